@@ -52,14 +52,14 @@ pub struct Agent {
     /// The interfaces of the node that do not lead to its pods (D147).
     elsewhere: BTreeSet<Interface>,
     /// Addresses that changed hands. With `Established::Keep` their connections lose their marks.
-    let_go: BTreeSet<IpAddr>,
+    reassigned: BTreeSet<IpAddr>,
     tasks: Tasks,
-    happened: VecDeque<SyncOutcome>,
+    outcomes_to_report: VecDeque<SyncOutcome>,
 }
 
 #[derive(Debug)]
 struct InstalledTable {
-    upkeep: TableUpdater,
+    updater: TableUpdater,
     pod_blocks: Vec<Cidr>,
 }
 
@@ -97,9 +97,9 @@ impl Agent {
             is_dirty: false,
             running: None,
             elsewhere: BTreeSet::new(),
-            let_go: BTreeSet::new(),
+            reassigned: BTreeSet::new(),
             tasks: Tasks::default(),
-            happened: VecDeque::new(),
+            outcomes_to_report: VecDeque::new(),
         }
     }
 
@@ -208,7 +208,8 @@ impl Agent {
         // One foreign transaction causes many notifications. Only the first counts: from then on
         // the contents of the table are unknown, until it is replaced.
         if self.installed.is_some() {
-            self.happened.push_back(SyncOutcome::Drifted(words));
+            self.outcomes_to_report
+                .push_back(SyncOutcome::Drifted(words));
             self.installed = None;
         }
         self.replace.get_or_insert(ReplaceReason::Drift);
@@ -217,12 +218,12 @@ impl Agent {
 
     /// Removes and returns the outcomes since the last call.
     pub fn outcomes(&mut self) -> impl Iterator<Item = SyncOutcome> + '_ {
-        self.happened.drain(..)
+        self.outcomes_to_report.drain(..)
     }
 
     /// Returns whether the kernel enforces the current objects and nothing is pending.
     pub fn is_current(&self) -> bool {
-        let is_clearing = !self.let_go.is_empty() || self.tasks.clears_addresses();
+        let is_clearing = !self.reassigned.is_empty() || self.tasks.clears_addresses();
         let is_idle =
             self.replace.is_none() && !self.is_dirty && !is_clearing && self.running.is_none();
         self.is_synced && self.installed.is_some() && is_idle
@@ -257,13 +258,13 @@ impl Agent {
     }
 
     /// Returns the planner.
-    pub fn live(&self) -> &IncrementalPlanner {
+    pub fn planner(&self) -> &IncrementalPlanner {
         &self.planner
     }
 
     /// Returns the planner to tests that compare agents.
     #[doc(hidden)]
-    pub fn engine(&mut self) -> &mut IncrementalPlanner {
+    pub fn planner_mut(&mut self) -> &mut IncrementalPlanner {
         &mut self.planner
     }
 
@@ -387,7 +388,7 @@ impl Agent {
     /// Collects the addresses that change hands, where established connections are kept.
     fn note_reassigned(&mut self, change: &PlanChange) {
         if self.config.established == Established::Keep {
-            self.let_go.extend(&change.changed_hands);
+            self.reassigned.extend(&change.changed_hands);
         }
     }
 
@@ -410,7 +411,7 @@ impl Agent {
         self.planner.share();
         let (upkeep, ruleset) = TableUpdater::new(&self.planner.plan(), &settings);
         let table = InstalledTable {
-            upkeep: upkeep.in_pieces_of(self.config.piece),
+            updater: upkeep.in_pieces_of(self.config.piece),
             pod_blocks: settings.pod_blocks,
         };
         self.latencies.begin(|_| true);
@@ -428,12 +429,12 @@ impl Agent {
             return Some(self.install(now, ReplaceReason::Settings));
         }
         let is_due = self.installed.as_mut().is_some_and(|table| {
-            table.upkeep.set_elsewhere(self.elsewhere.clone());
-            table.upkeep.is_due()
+            table.updater.set_elsewhere(self.elsewhere.clone());
+            table.updater.is_due()
         });
         if change.is_empty() && !is_due {
             self.latencies.nothing();
-            self.happened.push_back(SyncOutcome::Unaffected);
+            self.outcomes_to_report.push_back(SyncOutcome::Unaffected);
             return None;
         }
         let Some(table) = &mut self.installed else {
@@ -441,9 +442,9 @@ impl Agent {
         };
         // A change that only allows more keeps the generation, and so every connection its fast
         // path.
-        let needs_generation = change.rejudge && self.config.established == Established::Judge;
+        let needs_generation = change.reevaluate && self.config.established == Established::Judge;
         let generation = needs_generation.then(|| self.generations.next());
-        match table.upkeep.change(&change, generation) {
+        match table.updater.change(&change, generation) {
             // Nothing was sent: the change does not fit into the sets, or cannot be made in place.
             Err(_) => Some(self.install(now, ReplaceReason::Growth)),
             Ok(transactions) => {
@@ -491,7 +492,7 @@ impl Agent {
             }
         }
         let again_in = self.backoff.fail(now);
-        self.happened.push_back(SyncOutcome::Failed {
+        self.outcomes_to_report.push_back(SyncOutcome::Failed {
             what,
             why,
             again_in,
@@ -504,7 +505,7 @@ impl Agent {
         match running {
             RunningCommand::Close(options) => {
                 self.closed = Some(*options);
-                self.happened.push_back(SyncOutcome::Closed);
+                self.outcomes_to_report.push_back(SyncOutcome::Closed);
             }
             RunningCommand::Install(why, table, generation) => {
                 self.generations.confirm();
@@ -512,7 +513,7 @@ impl Agent {
                 self.is_in_place = true;
                 self.tasks.table_is_new(now);
                 let latency = self.latencies.done(now);
-                self.happened.push_back(SyncOutcome::Installed {
+                self.outcomes_to_report.push_back(SyncOutcome::Installed {
                     why,
                     generation: generation.get(),
                     latency,
@@ -523,7 +524,7 @@ impl Agent {
                     self.generations.confirm();
                 }
                 let took = self.latencies.done(now);
-                self.happened.push_back(SyncOutcome::Changed {
+                self.outcomes_to_report.push_back(SyncOutcome::Changed {
                     transactions,
                     generation: generation.map(Generation::get),
                     took,

@@ -443,7 +443,7 @@ impl Kinds {
         let are_known = pods
             .is_some_and(|it| it.is_complete && it.mentioned.is_none() && it.unnamed.count == 0);
         if are_known {
-            let policies = self.ending.over(namespace, agent.live());
+            let policies = self.ending.over(namespace, agent.planner());
             drop_policies(now, namespace, policies, agent, delta);
         }
     }
@@ -472,7 +472,7 @@ impl Kinds {
         let faulty: Vec<String> = faulty.map(|(object, _)| object.clone()).collect();
         faulty.iter().for_each(|object| self.clear_errors(object));
         let mut gone: Vec<(String, String)> = Vec::new();
-        agent.live().each(kind.short(), &mut |key| {
+        agent.planner().each(kind.short(), &mut |key| {
             if !mentioned.contains(&self.digest(key)) {
                 gone.push((key.namespace.to_owned(), key.name.to_owned()));
             }

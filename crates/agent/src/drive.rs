@@ -147,7 +147,7 @@ pub fn clean_up(mark: MarkBits) -> Result<(usize, usize), Error> {
     let tables = kernel.remove()?;
     let mut conntrack = Conntrack::open()?;
     let cleared = conntrack.clear_marks(mark, &(1..=mark.last_generation()))?;
-    Ok((tables, cleared.forgotten))
+    Ok((tables, cleared.cleared))
 }
 
 /// The table that an earlier process left.
@@ -372,7 +372,7 @@ impl Driver {
         }
         // Every round, and in every state: bypasses matter before the first sync, too. The monitor
         // itself queries the kernel only every few seconds.
-        let pods = self.agent.live().local_addresses();
+        let pods = self.agent.planner().local_addresses();
         self.bypass.look(pods, self.config.programs);
         self.agent
             .elsewhere(self.now(), self.bypass.elsewhere().clone());
@@ -417,7 +417,7 @@ impl Driver {
 
     /// Returns the Event about policies over the budgets of their namespaces.
     fn over_budget(&mut self) -> Option<(EventReason, String)> {
-        let over = self.agent.live().over_budget().into_iter();
+        let over = self.agent.planner().over_budget().into_iter();
         let over = over.map(|(namespace, policy)| name(&format!("{namespace}/{policy}")));
         let over: Vec<String> = over.collect();
         self.events.over_budget(self.now(), &over)
@@ -449,7 +449,7 @@ impl Driver {
 
     fn note(&mut self, ready: bool) {
         // If the kernel has no such statistics, the two gauges stay as they are.
-        let counts = self.agent.live().counts();
+        let counts = self.agent.planner().counts();
         let conntrack = self.conntrack.count().ok();
         let conntrack = conntrack.zip(self.conntrack.max().ok().flatten());
         self.health.metrics.note(&State {

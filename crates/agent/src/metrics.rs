@@ -60,7 +60,7 @@ pub struct Metrics {
     transactions: Family<ResultLabel, Counter>,
     replacements: Family<ReasonLabel, Counter>,
     drift_repairs: Counter,
-    forgotten_marks: Counter,
+    cleared_marks: Counter,
     generation: Gauge,
     objects: Family<KindLabel, Gauge>,
     kernel_objects: Family<TypeLabel, Gauge>,
@@ -114,7 +114,7 @@ impl Metrics {
             transactions: Family::default(),
             replacements: Family::default(),
             drift_repairs: Counter::default(),
-            forgotten_marks: Counter::default(),
+            cleared_marks: Counter::default(),
             generation: Gauge::default(),
             objects: Family::default(),
             kernel_objects: Family::default(),
@@ -155,7 +155,7 @@ impl Metrics {
         registry.register(
             "mark_sweeps",
             "Clearings of stale connection marks",
-            metrics.forgotten_marks.clone(),
+            metrics.cleared_marks.clone(),
         );
         registry.register(
             "generation",
@@ -299,7 +299,7 @@ impl Metrics {
                 self.drift_repairs.inc();
             }
             SyncOutcome::MarksCleared(_) | SyncOutcome::AddressesCleared(_) => {
-                self.forgotten_marks.inc();
+                self.cleared_marks.inc();
             }
             SyncOutcome::Failed { .. } => result("failed", 1),
             SyncOutcome::Unaffected | SyncOutcome::Verified => {}

@@ -55,14 +55,14 @@ impl Server {
 
     fn count(&self, kind: Kind) -> usize {
         let mut count = 0;
-        self.agent.live().each(kind.short(), &mut |_| count += 1);
+        self.agent.planner().each(kind.short(), &mut |_| count += 1);
         count
     }
 
     /// The names of all policies that are enforced.
     fn policies(&self) -> Vec<String> {
         let mut names = Vec::new();
-        let live = self.agent.live();
+        let live = self.agent.planner();
         live.each(Kind::NetworkPolicy.short(), &mut |key| {
             names.push(key.name.to_owned());
         });

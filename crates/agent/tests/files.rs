@@ -73,16 +73,16 @@ impl Source {
 
     /// The addresses of pods that the agent knows on its node.
     fn pods(&self) -> Vec<String> {
-        let plan = self.agent.live().plan();
+        let plan = self.agent.planner().plan();
         plan.pods.keys().map(ToString::to_string).collect()
     }
 
     fn n_pods(&self) -> usize {
-        self.agent.live().counts().pods
+        self.agent.planner().counts().pods
     }
 
     fn n_policies(&self) -> usize {
-        self.agent.live().counts().network_policies
+        self.agent.planner().counts().network_policies
     }
 }
 

@@ -40,7 +40,7 @@ fn a_named_port_is_a_set_of_its_own_and_ranges_end_where_they_say() {
     let answers = respondent.answer_ports(&question).unwrap();
     let told: Vec<(FlowVerdict, String)> = answers
         .iter()
-        .map(|it| (it.answer.outcome.verdict, it.ports.words().join(" ")))
+        .map(|it| (it.answer.outcome.verdict, it.ports.text().join(" ")))
         .collect();
     let denied = "tcp/1-8079 tcp/8081-8999 tcp/9011-65535 udp/1-65534 sctp/* icmp ip/*";
     assert_eq!(

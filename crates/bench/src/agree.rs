@@ -218,7 +218,7 @@ impl Translation<'_> {
     }
 
     fn party(&self, party: EndName) -> String {
-        party.words(self.respondent.cluster)
+        party.text(self.respondent.cluster)
     }
 
     fn outcome(&self, outcome: &answer::Outcome, family: Option<net::Family>) -> Answer {
@@ -252,12 +252,12 @@ impl Translation<'_> {
         policies.sort();
         Side {
             verdict: match side.verdict {
-                answer::SideVerdict::Allow => SideVerdict::Allow,
-                answer::SideVerdict::Deny => SideVerdict::Deny,
-                answer::SideVerdict::Mixed => SideVerdict::Mixed,
-                answer::SideVerdict::Unknown => SideVerdict::Unknown,
-                answer::SideVerdict::Exempt => SideVerdict::Exempt,
-                answer::SideVerdict::NotApplicable => SideVerdict::NotApplicable,
+                answer::DirectionVerdict::Allow => SideVerdict::Allow,
+                answer::DirectionVerdict::Deny => SideVerdict::Deny,
+                answer::DirectionVerdict::Mixed => SideVerdict::Mixed,
+                answer::DirectionVerdict::Unknown => SideVerdict::Unknown,
+                answer::DirectionVerdict::Exempt => SideVerdict::Exempt,
+                answer::DirectionVerdict::NotApplicable => SideVerdict::NotApplicable,
             },
             reason: side.reason.map(reason),
             detail: side.cause.and_then(detail),

@@ -221,7 +221,7 @@ impl<'c> Comparison<'c> {
         if decided != *folded {
             let reach = |reach: &Reach| {
                 let sets = [&reach.allowed, &reach.mixed, &reach.unknown];
-                sets.map(|set| set.words().join(" ")).join(" | ")
+                sets.map(|set| set.text().join(" ")).join(" | ")
             };
             self.compared.differences.push(format!(
                 "{from} {to}: the fold says {}; decided one by one {}",
@@ -326,7 +326,7 @@ impl<'c> Comparison<'c> {
             reach.mixed.remove_all(&allowed);
             reach.unknown.remove_all(&allowed);
         }
-        said.retain(|_, reach| !reach.is_nothing());
+        said.retain(|_, reach| !reach.is_empty());
         if said != *pairs {
             let keys: BTreeSet<_> = said.keys().chain(pairs.keys()).collect();
             let first = keys.into_iter().find(|key| said.get(key) != pairs.get(key));

@@ -13,7 +13,7 @@ use palisade_core::answer::{Answer, FlowEvaluator, FlowVerdict};
 use palisade_core::compile::compile;
 use palisade_core::connect::Member;
 use palisade_core::connect::diff::{
-    Block, ChangeKind, Difference, EndId, Endpoint, Limits, OneSided, Totals, Version, diff,
+    Block, ChangeKind, Difference, Endpoint, EndpointId, Limits, OneSided, Totals, Version, diff,
 };
 use palisade_core::decide::Cause;
 use palisade_core::net::Family;
@@ -122,7 +122,7 @@ type Said = BTreeSet<(ChangeKind, Option<Family>)>;
 struct Comparison<'d> {
     difference: &'d Difference<'d>,
     respondents: [FlowEvaluator<'d>; 2],
-    blocks: BTreeMap<(EndId, EndId), Vec<&'d Block>>,
+    blocks: BTreeMap<(EndpointId, EndpointId), Vec<&'d Block>>,
     compared: Compared,
 }
 
@@ -204,7 +204,7 @@ fn expected(old: State, new: State) -> Option<Said> {
 
 impl<'d> Comparison<'d> {
     fn new(difference: &'d Difference<'d>) -> Comparison<'d> {
-        let mut blocks: BTreeMap<(EndId, EndId), Vec<&'d Block>> = BTreeMap::new();
+        let mut blocks: BTreeMap<(EndpointId, EndpointId), Vec<&'d Block>> = BTreeMap::new();
         for block in &difference.blocks {
             for source in difference.groups.get(block.from) {
                 for destination in difference.groups.get(block.to) {
@@ -222,11 +222,11 @@ impl<'d> Comparison<'d> {
     }
 
     fn run(mut self) -> Compared {
-        let ends = &self.difference.ends;
+        let ends = &self.difference.endpoints;
         let n_ends = u32::try_from(ends.len()).unwrap_or(0);
         let mut totals = [Totals::default(); 2];
-        for source in (0..n_ends).map(EndId) {
-            for destination in (0..n_ends).map(EndId) {
+        for source in (0..n_ends).map(EndpointId) {
+            for destination in (0..n_ends).map(EndpointId) {
                 if source == destination && !self.is_many(source) {
                     continue;
                 }
@@ -235,7 +235,7 @@ impl<'d> Comparison<'d> {
         }
         let counted = [self.difference.totals, self.difference.one_sided_totals];
         // Somebody outside whose addresses all belong to somebody cannot be asked about.
-        let is_askable = |id: u32| self.endpoint(EndId(id)).is_some();
+        let is_askable = |id: u32| self.endpoint(EndpointId(id)).is_some();
         let is_all_asked = (0..n_ends).all(is_askable);
         if self.compared.mistakes.is_empty() && is_all_asked && counted != totals {
             let words = format!("the totals are {counted:?}, pair by pair {totals:?}");
@@ -244,11 +244,11 @@ impl<'d> Comparison<'d> {
         self.compared
     }
 
-    fn end(&self, id: EndId) -> Option<&'d Endpoint> {
-        self.difference.ends.get(id.0 as usize)
+    fn end(&self, id: EndpointId) -> Option<&'d Endpoint> {
+        self.difference.endpoints.get(id.0 as usize)
     }
 
-    fn is_many(&self, id: EndId) -> bool {
+    fn is_many(&self, id: EndpointId) -> bool {
         let sides = [self.difference.old, self.difference.new];
         let members = self.end(id).map(|end| [end.old, end.new]);
         let mut members = sides.into_iter().zip(members.into_iter().flatten());
@@ -263,7 +263,7 @@ impl<'d> Comparison<'d> {
     }
 
     /// How people would ask about an end on each side.
-    fn endpoint(&self, id: EndId) -> Option<[Option<String>; 2]> {
+    fn endpoint(&self, id: EndpointId) -> Option<[Option<String>; 2]> {
         let end = self.end(id)?;
         let sides = [self.difference.old, self.difference.new];
         if !end.blocks.is_empty() {
@@ -274,14 +274,14 @@ impl<'d> Comparison<'d> {
         }
         let name = |side: Version<'_>, member: Option<Member>| match member? {
             Member::Pod(pod) => Some(side.cluster.pod_name(pod)),
-            Member::Node(node) => Some(EndName::Node(node).words(side.cluster)),
+            Member::Node(node) => Some(EndName::Node(node).text(side.cluster)),
             Member::Network(_) | Member::Service(_) => None,
         };
         let [old, new] = sides;
         Some([name(old, end.old), name(new, end.new)])
     }
 
-    fn pair(&mut self, source: EndId, destination: EndId, totals: &mut [Totals; 2]) {
+    fn pair(&mut self, source: EndpointId, destination: EndpointId, totals: &mut [Totals; 2]) {
         let (Some(from), Some(to)) = (self.endpoint(source), self.endpoint(destination)) else {
             return;
         };
@@ -386,7 +386,7 @@ impl<'d> Comparison<'d> {
             let flows = answer.flows.iter();
             let mut flows = flows.filter(|it| block.family.is_none() || it.family == block.family);
             let Some(flow) = flows.next() else { continue };
-            let Some(cause) = flow.outcome.side(why.direction).cause else {
+            let Some(cause) = flow.outcome.direction(why.direction).cause else {
                 continue;
             };
             // Nobody else's flow can tell whether a direction was exempt for want of a policy's say.
@@ -396,7 +396,7 @@ impl<'d> Comparison<'d> {
             }
             self.compared.reasons += 1;
         }
-        if block.culprits.is_empty() {
+        if block.causes.is_empty() {
             return Some("no changed object is named".to_owned());
         }
         None

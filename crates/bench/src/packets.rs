@@ -12,7 +12,7 @@ use palisade_core::compile::compile;
 use palisade_core::model::Cluster;
 use palisade_core::plan::{MERGE_OVER, plan_merging};
 use palisade_core::query::{Endpoint, FlowQuery, PortQuery};
-use palisade_lab::complete::{AddedNames, CompletedCluster, furnish};
+use palisade_lab::complete::{AddedNames, CompletedCluster, complete};
 use palisade_lab::lab::{Lab, LabError, node_settings};
 use palisade_lab::probe_plan::{ProbeKind, ProbePlanner};
 use palisade_lab::questions;
@@ -87,7 +87,7 @@ fn cluster(
     let names = AddedNames::of(cluster);
     let mut outside = questions::outside(cluster);
     outside.extend(questions::named(&asked));
-    let furnished = furnish(cluster, &names, &outside);
+    let furnished = complete(cluster, &names, &outside);
     let program = compile(&furnished.cluster);
     let respondent = FlowEvaluator::new(&furnished.cluster, &program);
     let mut realiser = ProbePlanner::new(&furnished);

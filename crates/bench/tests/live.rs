@@ -154,10 +154,10 @@ fn neutral(split: &PlanChange, before: &Plan, seen: &mut Seen, at: &str) -> Plan
         left,
         ended_groups,
         ended_members,
-        ended_bodies,
+        ended_chains: ended_bodies,
         ended_pods,
         changed_hands,
-        rejudge,
+        reevaluate: rejudge,
         narrowing,
         ..
     } = split;
@@ -296,7 +296,7 @@ fn kept_up_to_date_is_made_anew() {
                 let words = canonical(&kept, &|rule| of_live(live, rule));
                 let anew = rebuilt(budget, &objects, node, merge_over);
                 assert_eq!(words, anew, "seed {seed} batch {batch} {node}");
-                if !change.rejudge && !change.is_empty() {
+                if !change.reevaluate && !change.is_empty() {
                     widened += 1;
                     wider(&old, &kept, &format!("seed {seed} batch {batch} {node}"));
                 }
@@ -318,7 +318,7 @@ fn kept_up_to_date_is_made_anew() {
                     seen.take_in(folded);
                 }
                 faced += words.values().flatten().flatten().count();
-                rejudged += u64::from(change.rejudge);
+                rejudged += u64::from(change.reevaluate);
                 batches += 1;
             }
         }
@@ -442,7 +442,7 @@ fn selectors_of_the_same_pods_cost_them_once() {
     // One more for all is one element.
     tell(&mut live, &peer(peers, "web"));
     let change = live.commit();
-    assert!(change.split.is_none() && !change.rejudge);
+    assert!(change.split.is_none() && !change.reevaluate);
     assert_eq!((change.joined.len(), change.chains.len()), (1, 0));
     plan.apply(&change);
 
@@ -452,8 +452,8 @@ fn selectors_of_the_same_pods_cost_them_once() {
     let split = change.split.as_deref().expect("a split");
     assert_eq!((split.groups.len(), split.joined.len()), (1, peers + 1));
     assert_eq!((split.chains.len(), split.pods.len()), (1, 1));
-    assert_eq!((change.joined.len(), change.ended_bodies.len()), (1, 1));
-    assert!(!change.rejudge, "somebody may do more");
+    assert_eq!((change.joined.len(), change.ended_chains.len()), (1, 1));
+    assert!(!change.reevaluate, "somebody may do more");
     plan.apply(&change);
     assert_eq!(plan, live.plan());
     assert_eq!(elements(&plan), 2 * peers + 3);
@@ -547,7 +547,7 @@ fn what_has_to_be_judged_anew() {
         for event in events {
             tell(&mut live, event);
         }
-        live.commit().rejudge
+        live.commit().reevaluate
     };
     assert!(rejudge(&[pod("db", "db", "n1", "10.0.0.1"), policy("web")]));
     assert!(

@@ -125,7 +125,7 @@ impl Follower {
         let end = Instant::now() + PATIENCE;
         loop {
             self.take(Duration::from_millis(100));
-            let live = self.agents[0].2.engine();
+            let live = self.agents[0].2.planner_mut();
             live.commit();
             let known = live.counts().network_policies;
             let missing = self.kinds().missing();
@@ -146,7 +146,7 @@ impl Follower {
             let mut differs = None;
             for (node, _, agent) in &mut self.agents {
                 let expected = rebuilt(&held, node);
-                let live = agent.engine();
+                let live = agent.planner_mut();
                 live.commit();
                 let kept = canonical(&live.plan(), &|rule| of_live(live, rule));
                 if kept != expected {
@@ -403,11 +403,11 @@ fn kinds_and_rights() {
     runtime.block_on(writer.set(&pod));
     runtime.block_on(writer.set(&policy));
     follower.agrees(&runtime, &writer, "a kind that came");
-    let faced = follower.agents[0].2.live().counts();
+    let faced = follower.agents[0].2.planner().counts();
     assert_eq!((faced.ordered_policies, faced.chains), (1, 1));
     define(&api, "delete", &definitions);
     let end = Instant::now() + PATIENCE;
-    while follower.agents[0].2.live().counts().ordered_policies > 0 {
+    while follower.agents[0].2.planner().counts().ordered_policies > 0 {
         assert!(Instant::now() < end, "a policy of a kind that is gone");
         follower.take(Duration::from_millis(200));
     }

@@ -80,7 +80,7 @@ pub struct Witness {
     /// The destination.
     pub destination: EndName,
     /// The protocol, and the port if it has one.
-    pub carried: Transport,
+    pub transport: Transport,
     /// The family; none if source or destination has no known address.
     pub family: Option<Family>,
     /// The Service that leads the pod back to itself, if source and destination are one pod (D77).
@@ -123,14 +123,14 @@ pub struct Effects {
     /// The deferrals, sorted by rule, target and verdict.
     pub deferrals: Vec<Deferral>,
     /// The parts that decide some flow, sorted. A rule that passes decides for its tier.
-    pub settling: Vec<Decider>,
+    pub deciding: Vec<Decider>,
 }
 
 impl Effects {
     /// Whether some part of a policy decides flows in a direction.
     pub fn settles(&self, policy: PolicyId, direction: Direction) -> bool {
         let is_its = |it: &&Decider| it.policy() == policy && it.direction() == direction;
-        self.settling.iter().any(|it| is_its(&it))
+        self.deciding.iter().any(|it| is_its(&it))
     }
 }
 
@@ -171,7 +171,7 @@ impl<'c> OverrideFinder<'c> {
                 atoms.collect::<Vec<_>>(),
                 pod.is_some_and(|pod| pod.template.is_some()),
                 pod.and_then(|pod| pod.node)
-                    .filter(|it| self.peers.is_lonely(it)),
+                    .filter(|it| self.peers.has_local_peer(it)),
                 self.served.get(id),
             );
             let place = *places.entry(key).or_insert(classes.len());
@@ -223,7 +223,7 @@ struct FoundEffects {
 }
 
 impl FoundEffects {
-    fn add(&mut self, story: &stack::Story, witness: &Witness) {
+    fn add(&mut self, story: &stack::FlowEffects, witness: &Witness) {
         for key in &story.overrides {
             self.overrides.entry(*key).or_insert(*witness);
         }
@@ -254,7 +254,7 @@ impl FoundEffects {
         let mut effects = Effects {
             overrides: overrides.collect(),
             deferrals: deferrals.collect(),
-            settling: self.settling.into_keys().collect(),
+            deciding: self.settling.into_keys().collect(),
         };
         effects
             .overrides
@@ -262,7 +262,7 @@ impl FoundEffects {
         effects
             .deferrals
             .sort_by_key(|it| (it.rule, it.to, it.verdict));
-        effects.settling.sort_unstable();
+        effects.deciding.sort_unstable();
         effects
     }
 }
@@ -323,7 +323,7 @@ pub fn subjects(cluster: &Cluster<'_>, policy: &Policy<'_>) -> Vec<PodId> {
 }
 
 /// Whether a policy applies to a direction: it isolates there, or has rules.
-pub fn speaks(policy: &Policy<'_>, direction: Direction) -> bool {
+pub fn applies_to(policy: &Policy<'_>, direction: Direction) -> bool {
     let rules = policy.rules(direction);
     match policy.rank {
         // Rules for a direction in which such a policy does not isolate are ignored (D31).
@@ -336,7 +336,8 @@ pub fn speaks(policy: &Policy<'_>, direction: Direction) -> bool {
 /// including audited ones.
 pub fn policies_on(cluster: &Cluster<'_>, pod: PodId, direction: Direction) -> Vec<PolicyId> {
     let policies = cluster.policies.iter().enumerate();
-    let selecting = policies.filter(|(_, it)| speaks(it, direction) && selects(cluster, it, pod));
+    let selecting =
+        policies.filter(|(_, it)| applies_to(it, direction) && selects(cluster, it, pod));
     let mut selecting: Vec<(usize, &Policy<'_>)> = selecting.collect();
     selecting.sort_by_key(|(_, policy)| precedence(policy));
     let ids = selecting
@@ -352,7 +353,7 @@ type Precedence<'a> = (u8, i64, Option<PolicyApi>, Option<u32>, &'a str, PolicyA
 /// other and are sorted by name (D137). The key does not order single rules: of early cluster
 /// policies, every Deny precedes every Allow, whatever the policy (D61).
 pub fn precedence<'a>(policy: &Policy<'a>) -> Precedence<'a> {
-    let api = policy.generation;
+    let api = policy.api;
     let (tier, priority, kind) = match policy.rank {
         PolicyRank::EarlyAdmin => (0, 0, None),
         PolicyRank::Ordered(Tier::Admin, priority) => (1, priority, Some(api)),

@@ -21,7 +21,7 @@ use crate::query::FlowQuery;
 pub use self::ports::{PortAnswer, join};
 use self::unfold::FlowCase;
 pub use self::unfold::Services;
-pub(crate) use self::unfold::{backings, service_families};
+pub(crate) use self::unfold::{backends, service_families};
 pub use crate::portset::PortSet;
 
 /// Evaluates flow queries against one cluster.
@@ -32,7 +32,7 @@ pub struct FlowEvaluator<'c> {
     /// The compiled policies of the cluster.
     pub program: &'c Program,
     /// The objects of the cluster by name.
-    pub directory: NameIndex<'c>,
+    pub names: NameIndex<'c>,
     services: Services,
     /// The address atoms that a pod could be in, for each family.
     possible: [Vec<AddressAtom>; 2],
@@ -167,7 +167,7 @@ pub struct FlowAnswer {
     /// The family; none if an end has no known address.
     pub family: Option<Family>,
     /// The protocol and port.
-    pub carried: Transport,
+    pub transport: Transport,
     /// The Service that the flow goes through.
     pub via: Option<ServiceId>,
     /// The evaluated flow, for one of the addresses that an end could have.
@@ -196,13 +196,13 @@ impl Outcome {
             } else {
                 FlowVerdict::Mixed
             },
-            egress: self.egress.and(other.egress, SideVerdict::Mixed),
-            ingress: self.ingress.and(other.ingress, SideVerdict::Mixed),
+            egress: self.egress.and(other.egress, DirectionVerdict::Mixed),
+            ingress: self.ingress.and(other.ingress, DirectionVerdict::Mixed),
         }
     }
 
     /// Returns the result of a direction.
-    pub fn side(&self, direction: Direction) -> DirectionAnswer {
+    pub fn direction(&self, direction: Direction) -> DirectionAnswer {
         match direction {
             Direction::Ingress => self.ingress,
             Direction::Egress => self.egress,
@@ -234,7 +234,7 @@ impl From<Verdict> for FlowVerdict {
 
 /// The verdict on one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SideVerdict {
+pub enum DirectionVerdict {
     /// All flows are allowed.
     Allow,
     /// All flows are denied.
@@ -249,25 +249,25 @@ pub enum SideVerdict {
     NotApplicable,
 }
 
-impl SideVerdict {
-    fn of(cause: Cause) -> SideVerdict {
+impl DirectionVerdict {
+    fn of(cause: Cause) -> DirectionVerdict {
         match (cause, cause.verdict()) {
-            (Cause::Exempt(_), _) => SideVerdict::Exempt,
-            (Cause::NotApplicable(_), _) => SideVerdict::NotApplicable,
-            (_, Verdict::Allow) => SideVerdict::Allow,
-            (_, Verdict::Deny) => SideVerdict::Deny,
+            (Cause::Exempt(_), _) => DirectionVerdict::Exempt,
+            (Cause::NotApplicable(_), _) => DirectionVerdict::NotApplicable,
+            (_, Verdict::Allow) => DirectionVerdict::Allow,
+            (_, Verdict::Deny) => DirectionVerdict::Deny,
         }
     }
 
     /// Returns the name in every output.
     pub fn name(self) -> &'static str {
         match self {
-            SideVerdict::Allow => "Allow",
-            SideVerdict::Deny => "Deny",
-            SideVerdict::Mixed => "Mixed",
-            SideVerdict::Unknown => "Unknown",
-            SideVerdict::Exempt => "Exempt",
-            SideVerdict::NotApplicable => "NotApplicable",
+            DirectionVerdict::Allow => "Allow",
+            DirectionVerdict::Deny => "Deny",
+            DirectionVerdict::Mixed => "Mixed",
+            DirectionVerdict::Unknown => "Unknown",
+            DirectionVerdict::Exempt => "Exempt",
+            DirectionVerdict::NotApplicable => "NotApplicable",
         }
     }
 }
@@ -276,7 +276,7 @@ impl SideVerdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DirectionAnswer {
     /// The verdict of all flows and addresses together.
-    pub verdict: SideVerdict,
+    pub verdict: DirectionVerdict,
     /// The reason, if it is the same for all flows and addresses.
     pub reason: Option<Reason>,
     /// The deciding policies, if they are the same for all flows and addresses.
@@ -289,7 +289,7 @@ pub struct DirectionAnswer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DecidingPolicies {
     /// No policy decided.
-    Nobody,
+    None,
     /// The policy whose rule decided.
     Policy(PolicyId),
     /// The policies that isolate the pod together.
@@ -303,17 +303,17 @@ impl DecidingPolicies {
             | Cause::BaselineRule(_, rule)
             | Cause::NetworkPolicyRule(rule) => match program.place(rule) {
                 Some(place) => DecidingPolicies::Policy(place.policy),
-                None => DecidingPolicies::Nobody,
+                None => DecidingPolicies::None,
             },
             Cause::Isolation(id) | Cause::DefaultIsolation(id) => DecidingPolicies::Isolating(id),
-            Cause::Default | Cause::Exempt(_) | Cause::NotApplicable(_) => DecidingPolicies::Nobody,
+            Cause::Default | Cause::Exempt(_) | Cause::NotApplicable(_) => DecidingPolicies::None,
         }
     }
 
     /// Returns the policies, in order.
     pub fn policies(self, program: &Program) -> Vec<PolicyId> {
         match self {
-            DecidingPolicies::Nobody => Vec::new(),
+            DecidingPolicies::None => Vec::new(),
             DecidingPolicies::Policy(policy) => vec![policy],
             DecidingPolicies::Isolating(id) => program.isolation(id).to_vec(),
         }
@@ -374,7 +374,7 @@ impl Reason {
 impl DirectionAnswer {
     fn of(program: &Program, cause: Cause) -> DirectionAnswer {
         DirectionAnswer {
-            verdict: SideVerdict::of(cause),
+            verdict: DirectionVerdict::of(cause),
             reason: Some(Reason::of(cause)),
             deciding: Some(DecidingPolicies::of(program, cause)),
             cause: Some(cause),
@@ -382,7 +382,7 @@ impl DirectionAnswer {
     }
 
     /// Combines two results: equal parts stay, different verdicts become `differing`.
-    fn and(self, other: DirectionAnswer, differing: SideVerdict) -> DirectionAnswer {
+    fn and(self, other: DirectionAnswer, differing: DirectionVerdict) -> DirectionAnswer {
         DirectionAnswer {
             verdict: if self.verdict == other.verdict {
                 self.verdict
@@ -404,7 +404,7 @@ impl<'c> FlowEvaluator<'c> {
         FlowEvaluator {
             cluster,
             program,
-            directory: NameIndex::new(cluster),
+            names: NameIndex::new(cluster),
             services: Services::new(cluster),
             // The atoms depend on the program only: computed once for all queries.
             possible: Family::BOTH.map(|family| program.addresses.possible(family)),
@@ -517,14 +517,14 @@ impl<'c> FlowEvaluator<'c> {
                 let answers = causes
                     .iter()
                     .map(|cause| DirectionAnswer::of(self.program, *cause));
-                answers.reduce(|a, b| a.and(b, SideVerdict::Unknown))
+                answers.reduce(|a, b| a.and(b, DirectionVerdict::Unknown))
             };
             let (egress, ingress) = (join(&egress)?, join(&ingress)?);
             answers = Some(match answers {
                 None => (egress, ingress),
                 Some((e, i)) => (
-                    e.and(egress, SideVerdict::Unknown),
-                    i.and(ingress, SideVerdict::Unknown),
+                    e.and(egress, DirectionVerdict::Unknown),
+                    i.and(ingress, DirectionVerdict::Unknown),
                 ),
             });
         }
@@ -584,7 +584,7 @@ impl FlowCase<'_> {
             source_address: family.and_then(|family| self.source.addresses.of(family)),
             destination_address: family.and_then(|family| self.destination.addresses.of(family)),
             family,
-            carried: self.carried,
+            transport: self.carried,
             via: self.via,
             flow,
             outcome,

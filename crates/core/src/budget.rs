@@ -112,7 +112,7 @@ pub struct BudgetOrder<'a> {
 impl<'a> BudgetOrder<'a> {
     /// Returns the position of a policy among those of its namespace.
     pub fn of(policy: &Policy<'a>) -> BudgetOrder<'a> {
-        BudgetOrder::new(policy.created, policy.name, policy.generation)
+        BudgetOrder::new(policy.created, policy.name, policy.api)
     }
 
     pub(crate) fn new(
@@ -182,7 +182,7 @@ pub fn apply(cluster: &mut Cluster<'_>, budget: Budget) -> Vec<OverBudget> {
 }
 
 /// Returns whether the policies that fit before a change of the cluster still fit after it.
-pub(crate) fn holds(cluster: &Cluster<'_>) -> bool {
+pub(crate) fn still_fits(cluster: &Cluster<'_>) -> bool {
     let mut of_namespaces: BTreeMap<NamespaceId, u64> = BTreeMap::new();
     for policy in &cluster.policies {
         // A policy that was over the budget stays so, whatever the change frees.

@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 
 use self::class_rows::ClassRows;
 pub(crate) use self::labels::count;
-use self::policy_index::{StageInput, stages};
+use self::policy_index::{IndexInput, build_indexes};
 use self::rules::{CompiledRules, PortName, Vocabulary};
 use self::tables::{TableDraft, TableInput};
 use crate::budget::crowded_names;
@@ -89,14 +89,14 @@ pub fn compile_policies(
         isolations,
         ..
     } = rows;
-    let input = StageInput {
+    let input = IndexInput {
         cluster,
         compiled: &compiled,
         members: &members,
         set_relations: &set_relations,
     };
     // The classes created the unions above; only now is it known which of them are large.
-    let stages = stages(&input, &mut unions);
+    let stages = build_indexes(&input, &mut unions);
     let CompiledRules {
         rules,
         lists,
@@ -114,7 +114,7 @@ pub fn compile_policies(
         pod_classes: of_pods,
         tables: tables.map(TableDraft::finish),
         unions,
-        stages,
+        policy_indexes: stages,
         isolations,
         set_relations,
         relations,

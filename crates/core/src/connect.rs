@@ -51,7 +51,7 @@ use crate::net::{Cidr, Family, Protocol};
 use crate::policy::{Direction, Tier};
 use crate::program::{AddressAtom, Program, table_index};
 
-pub use self::blocks::{Block, Blocks, GroupId, TooMany};
+pub use self::blocks::{Block, Blocks, GroupId, TooManyBlocks};
 pub(crate) use self::ingress::is_relative;
 pub use self::pairs::{Matrix, Pair};
 pub use self::summary::Summary;
@@ -141,7 +141,7 @@ pub struct Reach {
 
 impl Reach {
     /// Returns whether every port is denied.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.allowed.is_empty() && self.mixed.is_empty() && self.unknown.is_empty()
     }
 }
@@ -275,7 +275,7 @@ impl<'c> Connectivity<'c> {
         (self.sources.len(), self.destinations.len())
     }
 
-    fn with_ground<R>(
+    fn with_context<R>(
         &self,
         services: Option<&ServiceMap<'_>>,
         work: impl FnOnce(&FoldContext<'_>) -> R,

@@ -313,7 +313,7 @@ impl Program {
         let id = view.subject.unions.get(index).copied()?;
         // `NONE` is past the end of the list: the pod is not isolated.
         let union = self.unions.get(index)?.get(id as usize)?;
-        let matching = match self.stages.get(union.index as usize) {
+        let matching = match self.policy_indexes.get(union.index as usize) {
             Some(policy_index) => self.first_indexed(policy_index, &union.selected, view),
             None => {
                 let mut rules = union.rules.iter().copied();

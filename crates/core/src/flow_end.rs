@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::decide::{Absence, Identity};
-use crate::model::{Cluster, NodeId, Pod, PodId, PodLifecycle};
+use crate::model::{Cluster, NodeId, Pod, PodId, PodPhase};
 use crate::net::Family;
 use crate::program::{Owner, Program};
 
@@ -20,7 +20,7 @@ pub enum EndName {
 
 impl EndName {
     /// Returns the name in text: `shop/web-0`, `shop/deploy/web`, `node/n1`, `203.0.113.7`.
-    pub fn words(self, cluster: &Cluster<'_>) -> String {
+    pub fn text(self, cluster: &Cluster<'_>) -> String {
         match self {
             EndName::Pod(id) => cluster.pod_name(id),
             EndName::Node(id) => {
@@ -205,7 +205,7 @@ pub(crate) fn node_name<'c>(cluster: &'c Cluster<'c>, end: &EndCandidate<'c>) ->
         Identity::Pod(id) => {
             let pod = cluster.pods.get(id.0 as usize);
             // A pod that has terminated runs on no node (D81).
-            pod.filter(|pod| pod.life != PodLifecycle::Ended)?.node
+            pod.filter(|pod| pod.phase != PodPhase::Terminated)?.node
         }
         Identity::Node(_) | Identity::External => None,
     }

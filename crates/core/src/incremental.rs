@@ -235,7 +235,7 @@ impl IncrementalPlanner {
         let ordered_policies = self.store.ordered.len();
         Counts {
             pods: self.store.pods.len(),
-            namespaces: namespaces.filter(|(_, it)| it.known).count(),
+            namespaces: namespaces.filter(|(_, it)| it.has_object).count(),
             nodes: self.store.node_ids.len(),
             network_policies: self.store.policies.len().saturating_sub(ordered_policies),
             ordered_policies,
@@ -301,7 +301,7 @@ impl IncrementalPlanner {
             self.is_old = false;
             let chains = self.engine.chains.bodies.iter();
             let pods = self.engine.pods.iter();
-            let published = &self.engine.told;
+            let published = &self.engine.published;
             self.snapshot = Arc::new(Snapshot {
                 chains: chains
                     .map(|(id, it)| published.body(*id, &it.body))

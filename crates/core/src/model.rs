@@ -116,7 +116,7 @@ pub struct Pod<'a> {
     /// Whether the pod uses its node's network; no policy then selects it as a pod (D73).
     pub host_network: bool,
     /// The phase.
-    pub life: PodLifecycle,
+    pub phase: PodPhase,
     /// Whether the pod is ready, and Services send traffic to it.
     pub ready: bool,
     /// The creation time, as in the object.
@@ -129,14 +129,14 @@ impl Pod<'_> {
     /// Returns whether policies can select the pod (D48, D81).
     pub fn is_selectable(&self) -> bool {
         // A pod in the host network is its node (D48), and an ended pod has no address (D81).
-        !self.host_network && self.life != PodLifecycle::Ended
+        !self.host_network && self.phase != PodPhase::Terminated
     }
 }
 
 /// The phase of a pod. If two pods have one address, the pod with the smaller phase wins it (D82,
 /// D134).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PodLifecycle {
+pub enum PodPhase {
     /// The pod runs.
     Running,
     /// Not all containers have started.
@@ -144,7 +144,7 @@ pub enum PodLifecycle {
     /// The node does not answer, or the object has no phase.
     Unknown,
     /// The pod succeeded or failed: not a subject, not a peer, and its address is free (D81).
-    Ended,
+    Terminated,
 }
 
 /// A port that a container declares.
@@ -177,7 +177,7 @@ pub struct Workload<'a> {
     /// The live pods, or the template alone.
     pub pods: Vec<PodId>,
     /// Whether another workload in the input owns it, as a Deployment owns ReplicaSets.
-    pub is_made: bool,
+    pub is_owned: bool,
     /// The number of pods in its spec, if set.
     pub replicas: Option<u32>,
 }
@@ -240,7 +240,7 @@ pub enum BackendTarget {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy<'a> {
     /// The kind and API version.
-    pub generation: PolicyApi,
+    pub api: PolicyApi,
     /// The `apiVersion` of the object.
     pub api_version: &'a str,
     /// The namespace, if the kind has one.
@@ -438,7 +438,7 @@ impl<'a> Cluster<'a> {
         let Some(policy) = self.policies.get(id.0 as usize) else {
             return String::new();
         };
-        let short = policy.generation.short();
+        let short = policy.api.short();
         match policy.namespace {
             Some(namespace) => {
                 format!("{short}/{}/{}", self.namespace_name(namespace), policy.name)

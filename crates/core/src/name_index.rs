@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::model::{Cluster, NodeId, PodId, PodLifecycle, ServiceId};
+use crate::model::{Cluster, NodeId, PodId, PodPhase, ServiceId};
 use crate::text::{nearest, ticked};
 
 /// The objects of a cluster by name.
@@ -30,7 +30,7 @@ pub enum UnknownName {
     },
     /// The pod has terminated.
     #[error("the pod {0} has terminated; it has no flows")]
-    Ended(String),
+    Terminated(String),
 }
 
 impl<'c> NameIndex<'c> {
@@ -73,8 +73,10 @@ impl<'c> NameIndex<'c> {
         };
         let pod = self.cluster.pods.get(id.0 as usize);
         // The address may already belong to another pod (D81): an answer would concern that pod.
-        if pod.is_some_and(|pod| pod.life == PodLifecycle::Ended) {
-            return Err(UnknownName::Ended(ticked(&format!("{namespace}/{name}"))));
+        if pod.is_some_and(|pod| pod.phase == PodPhase::Terminated) {
+            return Err(UnknownName::Terminated(ticked(&format!(
+                "{namespace}/{name}"
+            ))));
         }
         Ok(id)
     }

@@ -22,12 +22,12 @@ pub struct NearMiss<'a> {
     /// The policy, direction and index of the rule.
     pub rule: RulePlace,
     /// The conditions of the rule that the flow does not meet.
-    pub wants: Vec<Want<'a>>,
+    pub conditions: Vec<Condition<'a>>,
 }
 
 /// A condition of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Want<'a> {
+pub enum Condition<'a> {
     /// A requirement on the labels of the peer's pod, and the value that it has.
     PodLabel(Requirement<&'a str>, Option<&'a str>),
     /// A requirement on the labels of the peer's namespace, and the value that it has.
@@ -50,22 +50,22 @@ pub enum Want<'a> {
     Port(Vec<PortMatch<'a>>),
 }
 
-impl Want<'_> {
+impl Condition<'_> {
     /// Returns how hard it is to meet the condition: labels and ports are easy to change, addresses
     /// are not.
     fn distance(&self) -> u32 {
         match self {
-            Want::PodLabel(..) | Want::Port(_) => 2,
-            Want::NamespaceLabel(..) | Want::NodeLabel(..) => 3,
-            Want::Namespace(_) | Want::Relation(_) => 5,
-            Want::Address(..) | Want::Domain(_) => 8,
-            Want::Pod | Want::Node => 12,
+            Condition::PodLabel(..) | Condition::Port(_) => 2,
+            Condition::NamespaceLabel(..) | Condition::NodeLabel(..) => 3,
+            Condition::Namespace(_) | Condition::Relation(_) => 5,
+            Condition::Address(..) | Condition::Domain(_) => 8,
+            Condition::Pod | Condition::Node => 12,
         }
     }
 }
 
 /// The peer of a flow, as rules see it.
-struct Other<'c, 'a> {
+struct PeerProperties<'c, 'a> {
     pod: Option<&'c Pod<'a>>,
     node: Option<&'c Labels<'a>>,
     address: Option<IpAddr>,
@@ -89,7 +89,7 @@ pub fn nearest<'a>(
         return None;
     };
     let subject = cluster.pods.get(subject.0 as usize)?;
-    let other = Other {
+    let other = PeerProperties {
         pod: match peer {
             Identity::Pod(pod) => cluster.pods.get(pod.0 as usize),
             Identity::Node(_) | Identity::External => None,
@@ -115,11 +115,17 @@ pub fn nearest<'a>(
         // not hold.
         let few = policy.is_some_and(|it| limits_names(it, direction));
         wants.extend(port_wants(flow.traffic, destination, effect, few));
-        let distance = wants.iter().map(Want::distance).sum();
+        let distance = wants.iter().map(Condition::distance).sum();
         // At equal distance the first rule in order of evaluation stays. A rule with all conditions
         // met, yet without effect on this flow, is no suggestion.
         if !wants.is_empty() && best.as_ref().is_none_or(|(known, _)| distance < *known) {
-            best = Some((distance, NearMiss { rule, wants }));
+            best = Some((
+                distance,
+                NearMiss {
+                    rule,
+                    conditions: wants,
+                },
+            ));
         }
     }
     best.map(|(_, miss)| miss)
@@ -171,9 +177,9 @@ fn candidates(
 fn peer_wants<'a>(
     cluster: &Cluster<'a>,
     subject: &Pod<'a>,
-    other: &Other<'_, 'a>,
+    other: &PeerProperties<'_, 'a>,
     effect: &Effect<'a>,
-) -> Vec<Want<'a>> {
+) -> Vec<Condition<'a>> {
     let Some(peers) = &effect.peers else {
         return Vec::new();
     };
@@ -181,11 +187,11 @@ fn peer_wants<'a>(
         Peer::All => Vec::new(),
         Peer::Pods(set) => match other.pod {
             Some(pod) => pod_wants(cluster, subject, pod, set),
-            None => vec![Want::Pod],
+            None => vec![Condition::Pod],
         },
         Peer::Nodes(selector) => match other.node {
-            Some(labels) => unmet(selector, labels, Want::NodeLabel),
-            None => vec![Want::Node],
+            Some(labels) => unmet(selector, labels, Condition::NodeLabel),
+            None => vec![Condition::Node],
         },
         Peer::Block { cidr, except } => {
             let within = |address: IpAddr| {
@@ -194,7 +200,7 @@ fn peer_wants<'a>(
             if other.address.is_some_and(within) {
                 Vec::new()
             } else {
-                vec![Want::Address(*cidr, except.clone())]
+                vec![Condition::Address(*cidr, except.clone())]
             }
         }
         Peer::Domains(patterns) => {
@@ -205,15 +211,15 @@ fn peer_wants<'a>(
             if matches {
                 Vec::new()
             } else {
-                vec![Want::Domain(patterns.clone())]
+                vec![Condition::Domain(patterns.clone())]
             }
         }
     });
-    let distance = |wants: &Vec<Want<'_>>| wants.iter().map(Want::distance).sum::<u32>();
+    let distance = |wants: &Vec<Condition<'_>>| wants.iter().map(Condition::distance).sum::<u32>();
     // A rule without readable peers matches no pod.
     wants
         .min_by_key(distance)
-        .unwrap_or_else(|| vec![Want::Pod])
+        .unwrap_or_else(|| vec![Condition::Pod])
 }
 
 fn pod_wants<'a>(
@@ -221,19 +227,19 @@ fn pod_wants<'a>(
     subject: &Pod<'a>,
     pod: &Pod<'a>,
     set: &PodSet<'a>,
-) -> Vec<Want<'a>> {
+) -> Vec<Condition<'a>> {
     let labels = |id: NamespaceId| cluster.namespaces.get(id.0 as usize).map(|it| &it.labels);
     let (Some(own), Some(others)) = (labels(subject.namespace), labels(pod.namespace)) else {
-        return vec![Want::Pod];
+        return vec![Condition::Pod];
     };
     let mut wants = match &set.namespaces {
         NamespaceSet::Exact(namespace) if *namespace == pod.namespace => Vec::new(),
-        NamespaceSet::Exact(namespace) => vec![Want::Namespace(*namespace)],
+        NamespaceSet::Exact(namespace) => vec![Condition::Namespace(*namespace)],
         NamespaceSet::Selected { selector, except } => {
-            let mut wants = unmet(selector, others, Want::NamespaceLabel);
+            let mut wants = unmet(selector, others, Condition::NamespaceLabel);
             // An exception cannot be met by one label: the whole set is shown.
             if except.iter().any(|it| it.matches(|key| label(others, key))) {
-                wants.push(Want::Relation(set.namespaces.clone()));
+                wants.push(Condition::Relation(set.namespaces.clone()));
             }
             wants
         }
@@ -244,10 +250,10 @@ fn pod_wants<'a>(
         NamespaceSet::Own
         | NamespaceSet::NotOwn
         | NamespaceSet::SameLabels(_)
-        | NamespaceSet::NotSameLabels(_) => vec![Want::Relation(set.namespaces.clone())],
+        | NamespaceSet::NotSameLabels(_) => vec![Condition::Relation(set.namespaces.clone())],
     };
     if let Some(selector) = &set.pods {
-        wants.extend(unmet(selector, &pod.labels, Want::PodLabel));
+        wants.extend(unmet(selector, &pod.labels, Condition::PodLabel));
     }
     wants
 }
@@ -268,8 +274,8 @@ fn related(keys: &[&str], own: &Labels<'_>, others: &Labels<'_>, same: bool) -> 
 fn unmet<'a>(
     selector: &Selector<&'a str>,
     labels: &Labels<'a>,
-    want: fn(Requirement<&'a str>, Option<&'a str>) -> Want<'a>,
-) -> Vec<Want<'a>> {
+    want: fn(Requirement<&'a str>, Option<&'a str>) -> Condition<'a>,
+) -> Vec<Condition<'a>> {
     let requirements = selector.requirements.iter().filter_map(|requirement| {
         let value = label(labels, requirement.key);
         (!requirement.accepts(value)).then(|| want(requirement.clone(), value))
@@ -282,7 +288,7 @@ fn port_wants<'a>(
     destination: Option<&Pod<'_>>,
     effect: &Effect<'a>,
     limits_names: bool,
-) -> Option<Want<'a>> {
+) -> Option<Condition<'a>> {
     let ports = effect.ports.as_ref()?;
     let declared = destination.map_or(&[][..], |pod| &pod.ports);
     let crowded = if limits_names {
@@ -305,5 +311,5 @@ fn port_wants<'a>(
             }
         }
     };
-    (!ports.iter().any(matches)).then(|| Want::Port(ports.clone()))
+    (!ports.iter().any(matches)).then(|| Condition::Port(ports.clone()))
 }

@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 pub use self::change::PlanChange;
-pub(crate) use self::named::{Bounds, SubsetId, SubsetKey, holds};
+pub(crate) use self::named::{Bounds, SubsetId, SubsetKey, contains};
 pub(crate) use self::planner::{AfterAdmin, Planner};
 pub use self::planner::{plan, plan_merging};
 pub use self::ports::PortBlock;

@@ -235,7 +235,7 @@ impl PortSet {
     }
 
     /// Returns the set in text: `tcp/1-79`, `udp/*`, `icmp`.
-    pub fn words(&self) -> Vec<String> {
+    pub fn text(&self) -> Vec<String> {
         let mut words = Vec::new();
         for (protocol, runs) in Protocol::ALL.into_iter().zip(&self.runs) {
             let protocol = protocol.name().to_ascii_lowercase();

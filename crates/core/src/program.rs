@@ -62,7 +62,7 @@ pub struct Program {
     /// The unions of NetworkPolicies that select the same classes, for each direction.
     pub(crate) unions: [Vec<Union>; 2],
     /// The indexes of namespaces with many NetworkPolicy rules.
-    pub(crate) stages: Vec<PolicyIndex>,
+    pub(crate) policy_indexes: Vec<PolicyIndex>,
     /// The policies that isolate together, for each distinct set of them.
     pub(crate) isolations: Vec<Vec<PolicyId>>,
     /// For each pod set its relation to the subject, if it has one.

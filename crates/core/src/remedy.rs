@@ -9,10 +9,10 @@ use crate::compile::compile;
 use crate::decide::{Cause, Flow, FlowEnd, Identity, Traffic};
 use crate::labels::Operator;
 use crate::model::{
-    Cluster, ContainerPort, Effect, Labels, NamespaceId, NamespaceSet, Peer, Pod, PodId,
-    PodLifecycle, PodSet, Policy, PolicyId, PortMatch, Rule, Rules,
+    Cluster, ContainerPort, Effect, Labels, NamespaceId, NamespaceSet, Peer, Pod, PodId, PodPhase,
+    PodSet, Policy, PolicyId, PortMatch, Rule, Rules,
 };
-use crate::nearest::{NearMiss, Want};
+use crate::nearest::{Condition, NearMiss};
 use crate::net::{Cidr, PortRange, Protocol};
 use crate::policy::{Action, Direction, PolicyApi, Verdict};
 use crate::program::{Program, RulePlace};
@@ -104,7 +104,7 @@ fn excerpt<'a>(cluster: &Cluster<'a>, single: &FlowAnswer) -> Cluster<'a> {
             addresses: Vec::new(),
             // No selector matches an ended pod. It keeps its place in the list, for the ids of the
             // flow.
-            life: PodLifecycle::Ended,
+            phase: PodPhase::Terminated,
             ..*pod
         }
     });
@@ -155,7 +155,7 @@ fn options<'a>(
                     // budget has no effect (D148).
                     policy.name != "(isolation)"
                         && !policy.is_over_budget
-                        && can_name(policy.generation, single, denial)
+                        && can_name(policy.api, single, denial)
                 })
             });
             let nearest = denial.miss.as_ref().map(|miss| miss.rule.policy);
@@ -170,7 +170,7 @@ fn options<'a>(
             let place = program.place(rule);
             let place = place.filter(|place| {
                 let policy = cluster.policies.get(place.policy.0 as usize);
-                policy.is_some_and(|policy| can_name(policy.generation, single, denial))
+                policy.is_some_and(|policy| can_name(policy.api, single, denial))
             });
             options.extend(place.map(Remedy::AcceptBefore));
         }
@@ -216,7 +216,7 @@ fn of_miss<'a>(
         Direction::Egress => single.flow.destination.identity,
     };
     let has_port = matches!(single.flow.traffic, Traffic::Port(..));
-    if let [Want::Port(_)] = miss.wants.as_slice() {
+    if let [Condition::Port(_)] = miss.conditions.as_slice() {
         // ICMP cannot be added to a list of ports (D14).
         return has_port.then_some(Remedy::AddPort(miss.rule));
     }
@@ -225,18 +225,18 @@ fn of_miss<'a>(
     };
     let mut of_pod = Vec::new();
     let mut of_namespace = Vec::new();
-    for want in &miss.wants {
+    for want in &miss.conditions {
         let (requirement, list) = match want {
-            Want::PodLabel(requirement, _) => (requirement, &mut of_pod),
-            Want::NamespaceLabel(requirement, _) => (requirement, &mut of_namespace),
-            Want::NodeLabel(..)
-            | Want::Namespace(_)
-            | Want::Relation(_)
-            | Want::Pod
-            | Want::Node
-            | Want::Address(..)
-            | Want::Domain(_)
-            | Want::Port(_) => return None,
+            Condition::PodLabel(requirement, _) => (requirement, &mut of_pod),
+            Condition::NamespaceLabel(requirement, _) => (requirement, &mut of_namespace),
+            Condition::NodeLabel(..)
+            | Condition::Namespace(_)
+            | Condition::Relation(_)
+            | Condition::Pod
+            | Condition::Node
+            | Condition::Address(..)
+            | Condition::Domain(_)
+            | Condition::Port(_) => return None,
         };
         let value = match requirement.operator {
             Operator::In => Some(*requirement.values.first()?),
@@ -266,7 +266,7 @@ fn allows(cluster: &Cluster<'_>, single: &FlowAnswer, changes: &[Remedy<'_>]) ->
         apply(&mut changed, single, change);
     }
     // A policy that no longer fits into its budget would allow nothing (D148).
-    if !crate::budget::holds(&changed) {
+    if !crate::budget::still_fits(&changed) {
         return false;
     }
     let program = compile(&changed);

@@ -33,7 +33,7 @@ pub enum ListScope {
 pub type ListResult = Result<Vec<String>, ListError>;
 
 /// Sends all requests and waits for the results, which are in the order of the requests.
-pub fn gather(server: &SyncClient, wanted: &[ListRequest]) -> Vec<ListResult> {
+pub fn list_many(server: &SyncClient, wanted: &[ListRequest]) -> Vec<ListResult> {
     let results = wanted.iter().map(|it| one(&server.server, it));
     let all = stream::iter(results).buffered(AT_ONCE).collect();
     server.runtime.block_on(all)

@@ -191,7 +191,7 @@ impl Reflector {
     }
 
     /// Handles a response; `random` is any number. Returns the events that follow, in order.
-    pub fn heard(&mut self, response: Response, random: u64) -> Vec<WatchEvent> {
+    pub fn handle(&mut self, response: Response, random: u64) -> Vec<WatchEvent> {
         let state = std::mem::replace(&mut self.state, ReflectorState::Listing(None));
         let mut events = Vec::new();
         // The end of a wait is no answer of the server.
@@ -262,12 +262,12 @@ impl Reflector {
                 events.push(WatchEvent::Applied(item));
                 next
             }
-            (ReflectorState::Watching(before), Response::Line(WatchLine::Gone(item))) => {
+            (ReflectorState::Watching(before), Response::Line(WatchLine::Deleted(item))) => {
                 let next = self.object_event(before, &item, random, &mut events);
                 events.push(WatchEvent::Deleted(item));
                 next
             }
-            (ReflectorState::Watching(_), Response::Line(WatchLine::Until(version))) => {
+            (ReflectorState::Watching(_), Response::Line(WatchLine::Bookmark(version))) => {
                 self.note_watch_event(&mut events);
                 events.push(WatchEvent::Heartbeat);
                 ReflectorState::Watching(version)

@@ -77,9 +77,9 @@ pub enum WatchLine {
     /// An object was created or changed.
     Set(Item),
     /// An object was deleted.
-    Gone(Item),
+    Deleted(Item),
     /// A bookmark: nothing else happened up to this resource version.
-    Until(String),
+    Bookmark(String),
     /// The server ends the watch with an error.
     Refused(StatusError),
 }
@@ -160,11 +160,11 @@ impl WatchLines {
         };
         match (event.r#type.as_str(), object) {
             ("ADDED" | "MODIFIED", object) => Ok(WatchLine::Set(Item::of(object))),
-            ("DELETED", object) => Ok(WatchLine::Gone(Item::of(object))),
+            ("DELETED", object) => Ok(WatchLine::Deleted(Item::of(object))),
             ("BOOKMARK", SplitObject::Whole(object)) => {
                 let bookmark: Bookmark = serde_json::from_slice(&object)
                     .map_err(|it| shortened("a bookmark without a resourceVersion: ", &it))?;
-                Ok(WatchLine::Until(bookmark.metadata.resource_version))
+                Ok(WatchLine::Bookmark(bookmark.metadata.resource_version))
             }
             // The response as a whole has the status 200; the code is in the object.
             ("ERROR", SplitObject::Whole(object)) => {
@@ -351,10 +351,10 @@ mod tests {
         };
         assert_eq!(line(&event("ADDED")), Ok(WatchLine::Set(item())));
         assert_eq!(line(&event("MODIFIED")), Ok(WatchLine::Set(item())));
-        assert_eq!(line(&event("DELETED")), Ok(WatchLine::Gone(item())));
+        assert_eq!(line(&event("DELETED")), Ok(WatchLine::Deleted(item())));
         assert_eq!(
             line(&event("BOOKMARK")),
-            Ok(WatchLine::Until("9".to_owned()))
+            Ok(WatchLine::Bookmark("9".to_owned()))
         );
         assert!(line(&event("WHATEVER")).is_err());
         assert!(line("").is_err());

@@ -103,7 +103,7 @@ impl WatchGate {
         random: u64,
     ) -> Vec<WatchEvent> {
         let (was_away, was_unreached) = (reflector.is_away(), reflector.is_unreached());
-        let events = reflector.heard(response, random);
+        let events = reflector.handle(response, random);
         let answers = !reflector.is_away();
         if answers && (was_away || was_unreached && !reflector.is_unreached()) {
             self.answers.notify_waiters();

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use palisade_core::compile::owners;
-use palisade_core::model::{BackendTarget, Cluster, Node, Pod, PodId, PodLifecycle};
+use palisade_core::model::{BackendTarget, Cluster, Node, Pod, PodId, PodPhase};
 use palisade_core::net::Family;
 use palisade_core::program::Owner;
 use rustc_hash::FxHashMap;
@@ -36,7 +36,7 @@ impl AddedNames {
     pub fn of(cluster: &Cluster<'_>) -> AddedNames {
         let mut names = AddedNames::default();
         let without_node = cluster.pods.iter().any(|pod| {
-            let is_live = pod.life != PodLifecycle::Ended;
+            let is_live = pod.phase != PodPhase::Terminated;
             is_live && (pod.node.is_none() || pod.template.is_some())
         });
         if without_node || cluster.nodes.is_empty() {
@@ -111,7 +111,7 @@ impl CompletedCluster<'_> {
 }
 
 /// Completes a cluster. `outside` are addresses beyond the cluster that must exist.
-pub fn furnish<'a>(
+pub fn complete<'a>(
     cluster: &Cluster<'a>,
     names: &'a AddedNames,
     outside: &[IpAddr],
@@ -123,7 +123,7 @@ pub fn furnish<'a>(
     add_pods(&mut cluster, names);
     let mut next_node = names.nodes.iter().cycle();
     for pod in &mut cluster.pods {
-        if pod.template.is_some() || pod.life == PodLifecycle::Ended || pod.host_network {
+        if pod.template.is_some() || pod.phase == PodPhase::Terminated || pod.host_network {
             continue;
         }
         if pod.node.is_none() {
@@ -283,7 +283,7 @@ fn nodes(
         .collect();
     for (node, spec) in cluster.nodes.iter().zip(&mut specs) {
         let pods = cluster.pods.iter().filter(|pod| {
-            pod.host_network && pod.life != PodLifecycle::Ended && pod.node == Some(node.name)
+            pod.host_network && pod.phase != PodPhase::Terminated && pod.node == Some(node.name)
         });
         let of_pods = pods.flat_map(|pod| &pod.addresses).copied();
         spec.addresses.extend(of_pods.filter(&mut is_free));

@@ -14,7 +14,7 @@ use palisade_nft::ruleset::{Interface, Ruleset};
 use palisade_nft::{Conntrack, Kernel};
 
 use crate::complete::CompletedCluster;
-use crate::network::{LabNetwork, UPLINK, WorldError};
+use crate::network::{LabNetwork, NetworkError, UPLINK};
 use crate::packet;
 use crate::probe_plan::{NodeEntries, ProbeKind, ProbePlan};
 use crate::services::translations;
@@ -26,7 +26,7 @@ use crate::wire::{Probe, Wire, WireError};
 pub enum LabError {
     /// The network could not be built.
     #[error(transparent)]
-    World(#[from] WorldError),
+    World(#[from] NetworkError),
     /// Packets could not be sent or received.
     #[error(transparent)]
     Wire(#[from] WireError),
@@ -147,7 +147,7 @@ impl Lab {
     /// Installs a ruleset in the kernel of one node.
     pub fn install(&mut self, node: usize, ruleset: &Ruleset) -> Result<(), LabError> {
         let known = self.nodes.get_mut(node);
-        let node = known.ok_or(WorldError::NoSuchPlace(Location::Node(node)))?;
+        let node = known.ok_or(NetworkError::NoSuchPlace(Location::Node(node)))?;
         let installed = node.kernel.install(ruleset);
         installed
             .map(drop)

@@ -34,7 +34,7 @@ pub(crate) mod rtnl;
 pub(crate) mod settings;
 
 use error::LINK_PATIENCE;
-pub use error::WorldError;
+pub use error::NetworkError;
 use namespace::Namespace;
 pub use rtnl::RtnlError;
 use rtnl::{LOOPBACK, Mac, Rtnl, VethEnd};
@@ -82,18 +82,21 @@ impl LabNetwork {
     /// Builds a cluster. `progress` is called with the number of namespaces made so far.
     ///
     /// The calling process must have the right to make namespaces: see [`crate::privilege::enter`].
-    pub fn build(topology: &Topology, progress: &dyn Fn(usize)) -> Result<LabNetwork, WorldError> {
+    pub fn build(
+        topology: &Topology,
+        progress: &dyn Fn(usize),
+    ) -> Result<LabNetwork, NetworkError> {
         topology.check()?;
         let ipv6 = settings::has_ipv6();
         if topology.has_ipv6() && !ipv6 {
-            return Err(WorldError::NoIpv6);
+            return Err(NetworkError::NoIpv6);
         }
         let mut made = 0;
         let mut make = |place, role| {
             let namespace = make_namespace(place, role, ipv6)?;
             made += 1;
             progress(made);
-            Ok::<Namespace, WorldError>(namespace)
+            Ok::<Namespace, NetworkError>(namespace)
         };
         let fabric = make(Location::Outside, NamespaceRole::Router)?;
         let nodes = (0..topology.nodes.len())
@@ -126,24 +129,24 @@ impl LabNetwork {
     }
 
     /// Runs `work` in the network namespace of a location, on the calling thread.
-    pub fn run_in<T>(&self, place: Location, work: impl FnOnce() -> T) -> Result<T, WorldError> {
+    pub fn run_in<T>(&self, place: Location, work: impl FnOnce() -> T) -> Result<T, NetworkError> {
         self.namespace(place)?
             .run(work)
-            .map_err(|source| WorldError::Namespace { place, source })
+            .map_err(|source| NetworkError::Namespace { place, source })
     }
 
     /// Runs `work` in a node's network namespace, on the calling thread.
-    pub fn in_node<T>(&self, index: usize, work: impl FnOnce() -> T) -> Result<T, WorldError> {
+    pub fn in_node<T>(&self, index: usize, work: impl FnOnce() -> T) -> Result<T, NetworkError> {
         self.run_in(Location::Node(index), work)
     }
 
     /// Runs `work` in a pod's network namespace, on the calling thread.
-    pub fn in_pod<T>(&self, index: usize, work: impl FnOnce() -> T) -> Result<T, WorldError> {
+    pub fn in_pod<T>(&self, index: usize, work: impl FnOnce() -> T) -> Result<T, NetworkError> {
         self.run_in(Location::Pod(index), work)
     }
 
     /// Runs `work` in the namespace of everything outside the cluster, on the calling thread.
-    pub fn in_fabric<T>(&self, work: impl FnOnce() -> T) -> Result<T, WorldError> {
+    pub fn in_fabric<T>(&self, work: impl FnOnce() -> T) -> Result<T, NetworkError> {
         self.run_in(Location::Outside, work)
     }
 
@@ -169,7 +172,7 @@ impl LabNetwork {
 
     /// Returns a path by which another program can enter the network namespace of a location while
     /// this process lives.
-    pub fn namespace_path(&self, place: Location) -> Result<PathBuf, WorldError> {
+    pub fn namespace_path(&self, place: Location) -> Result<PathBuf, NetworkError> {
         let number = self.namespace(place)?.as_fd().as_raw_fd();
         Ok(PathBuf::from(format!(
             "/proc/{}/fd/{number}",
@@ -177,17 +180,17 @@ impl LabNetwork {
         )))
     }
 
-    fn namespace(&self, place: Location) -> Result<&Namespace, WorldError> {
+    fn namespace(&self, place: Location) -> Result<&Namespace, NetworkError> {
         match place {
             Location::Pod(index) => self.0.pods.get(index),
             Location::Node(index) => self.0.nodes.get(index),
             Location::Outside => Some(&self.0.fabric),
         }
-        .ok_or(WorldError::NoSuchPlace(place))
+        .ok_or(NetworkError::NoSuchPlace(place))
     }
 
     /// Adds a pair of interfaces between each pod and its node, and routes on both sides.
-    fn connect_pods(&self, ipv6: bool) -> Result<(), WorldError> {
+    fn connect_pods(&self, ipv6: bool) -> Result<(), NetworkError> {
         // One batch for each node: a system call for each pod would dominate the time to build a
         // large lab.
         for (node, _) in self.0.nodes.iter().enumerate() {
@@ -228,7 +231,7 @@ impl LabNetwork {
     }
 
     /// Adds a pair of interfaces between each node and the fabric, and routes on both sides.
-    fn connect_nodes(&self, ipv6: bool) -> Result<(), WorldError> {
+    fn connect_nodes(&self, ipv6: bool) -> Result<(), NetworkError> {
         self.configure(Location::Outside, |rtnl| {
             for (index, (node, namespace)) in
                 self.0.topology.nodes.iter().zip(&self.0.nodes).enumerate()
@@ -277,7 +280,7 @@ impl LabNetwork {
     }
 
     /// Waits until every link carries packets.
-    fn await_links(&self) -> Result<(), WorldError> {
+    fn await_links(&self) -> Result<(), NetworkError> {
         // An end that was brought up before the other one drops packets until the kernel notices
         // that, a moment later.
         let deadline = Instant::now() + LINK_PATIENCE;
@@ -285,7 +288,7 @@ impl LabNetwork {
         for place in nodes.chain([Location::Outside]) {
             while let Some(interface) = self.slow_link(place)? {
                 if Instant::now() > deadline {
-                    return Err(WorldError::LinkDown { place, interface });
+                    return Err(NetworkError::LinkDown { place, interface });
                 }
                 thread::sleep(Duration::from_millis(1));
             }
@@ -293,19 +296,19 @@ impl LabNetwork {
         Ok(())
     }
 
-    fn slow_link(&self, place: Location) -> Result<Option<String>, WorldError> {
+    fn slow_link(&self, place: Location) -> Result<Option<String>, NetworkError> {
         let waiting = self.run_in(place, || Rtnl::open().and_then(|mut rtnl| rtnl.not_ready()))?;
-        let waiting = waiting.map_err(|source| WorldError::Network { place, source })?;
+        let waiting = waiting.map_err(|source| NetworkError::Network { place, source })?;
         Ok(waiting.into_iter().next())
     }
 
-    fn configure(&self, place: Location, work: impl FnOnce(&mut Rtnl)) -> Result<(), WorldError> {
+    fn configure(&self, place: Location, work: impl FnOnce(&mut Rtnl)) -> Result<(), NetworkError> {
         self.run_in(place, || {
             let mut rtnl = Rtnl::open()?;
             work(&mut rtnl);
             rtnl.commit()
         })?
-        .map_err(|source| WorldError::Network { place, source })
+        .map_err(|source| NetworkError::Network { place, source })
     }
 }
 
@@ -332,7 +335,7 @@ fn make_namespace(
     place: Location,
     role: NamespaceRole,
     ipv6: bool,
-) -> Result<Namespace, WorldError> {
+) -> Result<Namespace, NetworkError> {
     let (namespace, prepared) = Namespace::make(|| {
         settings::apply(role, ipv6)?;
         let bring_up = || {
@@ -340,9 +343,9 @@ fn make_namespace(
             rtnl.set_up(LOOPBACK);
             rtnl.commit()
         };
-        bring_up().map_err(|source| WorldError::Network { place, source })
+        bring_up().map_err(|source| NetworkError::Network { place, source })
     })
-    .map_err(|source| WorldError::Namespace { place, source })?;
+    .map_err(|source| NetworkError::Namespace { place, source })?;
     prepared?;
     Ok(namespace)
 }

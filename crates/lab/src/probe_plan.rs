@@ -136,7 +136,7 @@ impl<'f, 'a> ProbePlanner<'f, 'a> {
         single: &FlowAnswer,
         through: Option<usize>,
     ) -> Result<ProbeKind, Unprobeable> {
-        if !begins(single.carried) {
+        if !begins(single.transport) {
             return Err(Unprobeable::Unplaced);
         }
         let (to, destination) = self.destination(single)?;
@@ -154,7 +154,7 @@ impl<'f, 'a> ProbePlanner<'f, 'a> {
             to,
             source,
             destination,
-            carried: single.carried,
+            carried: single.transport,
             source_port: None,
         };
         if let Some(node) = through {
@@ -182,7 +182,7 @@ impl<'f, 'a> ProbePlanner<'f, 'a> {
     }
 
     fn name(&self, end: EndName) -> String {
-        end.words(&self.furnished.cluster)
+        end.text(&self.furnished.cluster)
     }
 
     /// Returns the location of a pod with a network of its own.

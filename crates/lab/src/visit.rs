@@ -14,7 +14,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::prctl::set_dumpable;
 use nix::unistd::geteuid;
 
-use crate::network::{LabNetwork, WorldError};
+use crate::network::{LabNetwork, NetworkError};
 use crate::privilege::{attend, start_in};
 use crate::topology::Location;
 
@@ -40,13 +40,13 @@ pub struct RunningLab {
 pub fn announce(
     world: &LabNetwork,
     places: &[(String, Location)],
-) -> Result<AnnouncedLab, WorldError> {
+) -> Result<AnnouncedLab, NetworkError> {
     let mut lines = String::new();
     for (name, place) in places {
         let path = world.namespace_path(*place)?;
         lines += &format!("{name} {}\n", path.display());
     }
-    let failed = |source| WorldError::Namespace {
+    let failed = |source| NetworkError::Namespace {
         place: Location::Outside,
         source,
     };

@@ -42,7 +42,7 @@ use nix::sys::epoll::EpollTimeout;
 use rustc_hash::FxHashSet;
 
 use crate::network::rtnl::Mac;
-use crate::network::{LabNetwork, LinkSide, MARKER, WorldError, mac};
+use crate::network::{LabNetwork, LinkSide, MARKER, NetworkError, mac};
 use crate::packet::read::ReceivedPacket;
 use crate::packet::{PacketError, ProbePayload, ProbeSpec, build, build_marker};
 use crate::topology::Location;
@@ -100,7 +100,7 @@ pub struct ProbeResult {
 pub enum WireError {
     /// A namespace could not be used.
     #[error(transparent)]
-    World(#[from] WorldError),
+    World(#[from] NetworkError),
     /// A probe cannot be a packet.
     #[error("cannot make a probe: {0}")]
     Packet(#[from] PacketError),

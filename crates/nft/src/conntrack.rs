@@ -63,7 +63,7 @@ pub struct ClearedMarks {
     /// The number of connections that were dumped.
     pub seen: usize,
     /// The number of those whose Palisade bits were cleared.
-    pub forgotten: usize,
+    pub cleared: usize,
     /// The number of those that ended before their bits were cleared.
     pub ended: usize,
 }
@@ -132,7 +132,7 @@ impl Conntrack {
 
     /// Clears the Palisade bits of all connections with one of the addresses as source or
     /// destination, before or after translation. Their next packet evaluates them again.
-    pub fn delete_connections(
+    pub fn clear_addresses(
         &mut self,
         bits: MarkBits,
         addresses: &BTreeSet<IpAddr>,
@@ -261,7 +261,7 @@ impl PendingRequests {
             return Err(refusal("change the mark of a connection", refused));
         }
         all.ended += ended;
-        all.forgotten += count.saturating_sub(ended);
+        all.cleared += count.saturating_sub(ended);
         Ok(())
     }
 }

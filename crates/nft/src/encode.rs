@@ -68,7 +68,7 @@ impl Batch {
     }
 
     /// Returns the objects of its messages, in order.
-    pub(crate) fn subjects(&self) -> &[BatchItem] {
+    pub(crate) fn items(&self) -> &[BatchItem] {
         &self.subjects
     }
 

@@ -184,7 +184,7 @@ impl Kernel {
         let table = self.table.as_deref().ok_or(Error::NoTable)?;
         let mut batch = encode::transaction(transaction, table, self.channel.most())?;
         let committed = CommitStats {
-            messages: batch.subjects().len().saturating_sub(1),
+            messages: batch.items().len().saturating_sub(1),
             bytes: batch.len(),
         };
         if !batch.is_empty() {
@@ -313,7 +313,7 @@ impl Kernel {
         let Some(first) = refused.first() else {
             return Ok(());
         };
-        let subject = batch.subjects().get(first.place);
+        let subject = batch.items().get(first.place);
         let subject = subject.unwrap_or(&BatchItem::Transaction);
         Err(subject.refusal(whole, first).into())
     }

@@ -217,7 +217,7 @@ pub(crate) struct ChainNames {
     /// The prefix of chains of pods.
     pub(crate) pod: &'static str,
     /// The prefix of rule chains.
-    pub(crate) body: &'static str,
+    pub(crate) rule_chain: &'static str,
     /// The address of the subject.
     subject: PacketEnd,
     /// The address of the peer.
@@ -229,13 +229,13 @@ pub(crate) struct ChainNames {
 /// Returns the names of a direction and family.
 // Names of sets and chains are an interface: the layout version in the table's name changes with
 // them.
-pub(crate) fn words(direction: Direction, family: Family) -> ChainNames {
+pub(crate) fn chain_names(direction: Direction, family: Family) -> ChainNames {
     match (direction, family) {
         (Direction::Egress, Family::V4) => ChainNames {
             map: "egress4",
             subjects: "judged-egress4",
             pod: "from",
-            body: "egress4",
+            rule_chain: "egress4",
             subject: PacketEnd::CtClient,
             peer: PacketEnd::CtServer,
             allowed: base_chains::EGRESS_ALLOWED,
@@ -243,14 +243,14 @@ pub(crate) fn words(direction: Direction, family: Family) -> ChainNames {
         (Direction::Egress, Family::V6) => ChainNames {
             map: "egress6",
             subjects: "judged-egress6",
-            body: "egress6",
-            ..words(Direction::Egress, Family::V4)
+            rule_chain: "egress6",
+            ..chain_names(Direction::Egress, Family::V4)
         },
         (Direction::Ingress, Family::V4) => ChainNames {
             map: "ingress4",
             subjects: "judged-ingress4",
             pod: "to",
-            body: "ingress4",
+            rule_chain: "ingress4",
             subject: PacketEnd::CtServer,
             peer: PacketEnd::CtClient,
             allowed: base_chains::STAMP,
@@ -258,8 +258,8 @@ pub(crate) fn words(direction: Direction, family: Family) -> ChainNames {
         (Direction::Ingress, Family::V6) => ChainNames {
             map: "ingress6",
             subjects: "judged-ingress6",
-            body: "ingress6",
-            ..words(Direction::Ingress, Family::V4)
+            rule_chain: "ingress6",
+            ..chain_names(Direction::Ingress, Family::V4)
         },
     }
 }
@@ -330,7 +330,7 @@ pub(crate) fn push_ranges(GroupId(group): GroupId, bounds: &[IpAddr], set: &mut 
 
 /// Makes the verdict map of selected pods, and the set for the rules that fail closed.
 fn subjects(plan: &Plan, direction: Direction, family: Family) -> [Set; 2] {
-    let names = words(direction, family);
+    let names = chain_names(direction, family);
     // Both have the same addresses. A packet in old rules may meet a new map, whose chain is still
     // empty for that packet: the set then drops it.
     let fields = vec![Field::address(family)];

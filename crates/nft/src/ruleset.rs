@@ -442,7 +442,7 @@ pub enum Match {
     },
     /// A route to the packet's source leaves through the interface that the packet arrived on (`fib
     /// saddr . iif oif exists`). Only for hooks with an input interface.
-    WayBack,
+    ReverseRoute,
     /// An address is in a block, or is not.
     Within {
         /// The address.

@@ -121,7 +121,7 @@ impl Channel {
     /// Sends a batch and returns the refused messages. Without any, all of the batch was carried
     /// out; otherwise nothing of it was.
     pub(crate) fn transact(&mut self, batch: &mut Batch) -> Result<Vec<Refused>, Error> {
-        let count = batch.subjects().len();
+        let count = batch.items().len();
         let first = self.numbers(count + 1);
         let last = count - 1;
         self.send(batch.complete(first))?;

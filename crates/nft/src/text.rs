@@ -285,7 +285,7 @@ fn write_match(condition: &Match, l4: Option<u8>, f: &mut Formatter<'_>) -> fmt:
             };
             write!(f, "{header} {}", span(u16::from(*start), u16::from(*end)))
         }
-        Match::WayBack => f.write_str("fib saddr . iif oif exists"),
+        Match::ReverseRoute => f.write_str("fib saddr . iif oif exists"),
         Match::TcpNotOpening => f.write_str("tcp flags & (fin | syn | rst | ack) != syn"),
         Match::Lookup { set, key, missing } => {
             write_key(key, f)?;

@@ -359,7 +359,7 @@ impl TableUpdater {
                 *of_family(&mut state.users, family) = count;
             }
         }
-        for id in &change.ended_bodies {
+        for id in &change.ended_chains {
             if let Some(state) = self.installed.remove(id) {
                 self.group_users.remove(&state.chain);
             }

@@ -137,7 +137,7 @@ impl<'d> DiffReport<'d> {
             ChangedObject::Node(index) => {
                 let change = changes.nodes.get(index as usize).copied();
                 self.named(change, |version, id| {
-                    EndName::Node(id).words(version.cluster)
+                    EndName::Node(id).text(version.cluster)
                 })
             }
         };
@@ -189,7 +189,7 @@ impl<'d> DiffReport<'d> {
     pub(crate) fn one_sided(&self) -> [Vec<&str>; 2] {
         let mut lists = [Vec::new(), Vec::new()];
         let [added, removed] = &mut lists;
-        for (end, (_, named)) in self.difference.ends.iter().zip(self.ends.numbered()) {
+        for (end, (_, named)) in self.difference.endpoints.iter().zip(self.ends.numbered()) {
             match (end.old, end.new) {
                 (None, Some(_)) => added.push(named.label.as_str()),
                 (Some(_), None) => removed.push(named.label.as_str()),
@@ -226,11 +226,14 @@ impl<'d> DiffReport<'d> {
 
 /// Names the endpoints of both clusters.
 fn named_ends(difference: &Difference<'_>) -> NamedEnds {
-    let outside = difference.ends.iter().filter(|it| !it.blocks.is_empty());
+    let outside = difference
+        .endpoints
+        .iter()
+        .filter(|it| !it.blocks.is_empty());
     let networks: Vec<Network> = outside.filter_map(network).collect();
     let mut spaces: BTreeMap<(u8, String), usize> = BTreeMap::new();
-    let mut list: Vec<(NamedEnd, (u8, String))> = Vec::with_capacity(difference.ends.len());
-    for end in &difference.ends {
+    let mut list: Vec<(NamedEnd, (u8, String))> = Vec::with_capacity(difference.endpoints.len());
+    for end in &difference.endpoints {
         let (end, space) = named(difference, end, &networks);
         spaces.entry(space.clone()).or_default();
         list.push((end, space));
@@ -246,7 +249,7 @@ fn named_ends(difference: &Difference<'_>) -> NamedEnds {
         list: list.collect(),
         workloads: workloads(
             difference.new.cluster,
-            difference.ends.iter().map(|it| it.new),
+            difference.endpoints.iter().map(|it| it.new),
         ),
         spaces: spaces.into_keys().map(|(_, name)| name).collect(),
     }
@@ -294,7 +297,7 @@ fn named(
             (end, (0, namespace.to_owned()))
         }
         Some(Member::Node(id)) => {
-            let name = EndName::Node(id).words(version.cluster);
+            let name = EndName::Node(id).text(version.cluster);
             (plain(name, EndKind::Node), (1, NODES.to_owned()))
         }
         Some(Member::Network(_) | Member::Service(_)) | None => (

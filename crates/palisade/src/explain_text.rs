@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 use palisade_core::answer::{
-    Answer, DirectionAnswer, FlowAnswer, FlowVerdict, PortAnswer, Reason, SideVerdict,
+    Answer, DirectionAnswer, DirectionVerdict, FlowAnswer, FlowVerdict, PortAnswer, Reason,
 };
 use palisade_core::decide::{Absence, Cause, Exemption};
 use palisade_core::explain::StepOutcome;
@@ -90,7 +90,7 @@ impl ExplainContext<'_> {
             flow = self.single_flow(single);
             flow.family = None;
         } else if answer.flows.len() == 1 && flow.port.is_none() && flow.ports.is_empty() {
-            flow = flow.carrying(single.carried);
+            flow = flow.carrying(single.transport);
         }
         self.flow_text(&flow, single)
     }
@@ -103,11 +103,11 @@ impl ExplainContext<'_> {
             let words = if ports.is_everything() {
                 "every port and protocol".to_owned()
             } else {
-                ports.words().join(", ")
+                ports.text().join(", ")
             };
             writeln!(text, "{}", painted(BOLD, &words)).unwrap_or_default();
             let queried = &FlowView {
-                ports: ports.words(),
+                ports: ports.text(),
                 ..queried.clone()
             };
             text += &indented(&plainly.answer_text(queried, answer), "  ");
@@ -123,7 +123,7 @@ impl ExplainContext<'_> {
         writeln!(text, "{word}  {}", painted(BOLD, &flow_text(flow))).unwrap_or_default();
         let mut rows = Vec::new();
         for direction in [Direction::Egress, Direction::Ingress] {
-            let side = outcome.side(direction);
+            let side = outcome.direction(direction);
             let endpoint = match direction {
                 Direction::Egress => single.source,
                 Direction::Ingress => single.destination,
@@ -297,7 +297,7 @@ impl ExplainContext<'_> {
         };
         let other = clean(&self.end_name(other));
         let line = match (side.verdict, side.reason) {
-            (SideVerdict::Unknown, _) => {
+            (DirectionVerdict::Unknown, _) => {
                 format!("depends on the unknown address of {other}")
             }
             (_, Some(Reason::NetworkPolicyRule | Reason::AdminRule | Reason::BaselineRule)) => {
@@ -391,20 +391,21 @@ impl ExplainContext<'_> {
 /// Returns the word for the verdict of a direction.
 fn side_word(side: DirectionAnswer) -> &'static str {
     match side.verdict {
-        SideVerdict::Exempt => "Allow",
-        SideVerdict::NotApplicable => "-",
-        SideVerdict::Allow | SideVerdict::Deny | SideVerdict::Mixed | SideVerdict::Unknown => {
-            side.verdict.name()
-        }
+        DirectionVerdict::Exempt => "Allow",
+        DirectionVerdict::NotApplicable => "-",
+        DirectionVerdict::Allow
+        | DirectionVerdict::Deny
+        | DirectionVerdict::Mixed
+        | DirectionVerdict::Unknown => side.verdict.name(),
     }
 }
 
 fn side_style(side: DirectionAnswer) -> Style {
     match side.verdict {
-        SideVerdict::Allow | SideVerdict::Exempt => GREEN,
-        SideVerdict::NotApplicable => DIM,
-        SideVerdict::Deny => RED,
-        SideVerdict::Mixed | SideVerdict::Unknown => YELLOW,
+        DirectionVerdict::Allow | DirectionVerdict::Exempt => GREEN,
+        DirectionVerdict::NotApplicable => DIM,
+        DirectionVerdict::Deny => RED,
+        DirectionVerdict::Mixed | DirectionVerdict::Unknown => YELLOW,
     }
 }
 

@@ -8,7 +8,7 @@ use anyhow::{anyhow, bail};
 use palisade_api::{Kind, Source};
 use palisade_kube::access::Error;
 use palisade_kube::get::ListError;
-use palisade_kube::list_many::{ListRequest, ListResult, ListScope, SyncClient, gather};
+use palisade_kube::list_many::{ListRequest, ListResult, ListScope, SyncClient, list_many};
 use palisade_kube::{Access, Resource};
 
 pub(crate) use self::unread::{RelevantKinds, UnreadKind, check_unread, named};
@@ -99,7 +99,7 @@ pub(crate) fn read(access: &Access, needs: &Needs<'_>) -> anyhow::Result<Live> {
         };
         kinds.filter_map(Resource::of).map(all_namespaces).collect()
     };
-    let answers = gather(&client, &wanted);
+    let answers = list_many(&client, &wanted);
     let mut live = Live::default();
     for (wanted, answer) in wanted.iter().zip(answers) {
         let is_wide = wanted.within == ListScope::Everywhere;
@@ -140,7 +140,7 @@ fn within(
         return Err(ListError::Forbidden(words));
     }
     let mut pages = Vec::new();
-    for answer in gather(client, &narrowed(resource, namespaces)) {
+    for answer in list_many(client, &narrowed(resource, namespaces)) {
         match answer {
             Ok(more) => pages.extend(more),
             // The namespace does not exist.

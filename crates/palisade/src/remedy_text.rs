@@ -4,7 +4,7 @@ use palisade_core::EndName;
 use palisade_core::answer::{FlowAnswer, Transport};
 use palisade_core::labels::{Operator, Requirement};
 use palisade_core::model::{Labels, NamespaceSet, PortMatch};
-use palisade_core::nearest::{NearMiss, Want};
+use palisade_core::nearest::{Condition, NearMiss};
 use palisade_core::policy::{Action, Direction, PolicyApi};
 use palisade_core::remedy::{Remedy, distinguishing_labels};
 
@@ -24,12 +24,12 @@ pub(crate) fn miss(
     };
     let other = context.end_name(other);
     let wants: Vec<String> = miss
-        .wants
+        .conditions
         .iter()
         .map(|want| wanted(context, want))
         .collect();
     let has: Vec<String> = miss
-        .wants
+        .conditions
         .iter()
         .filter_map(|want| found(context, single, direction, &other, want))
         .collect();
@@ -63,16 +63,16 @@ fn requirement(requirement: &Requirement<&str>) -> String {
     }
 }
 
-fn wanted(context: &ExplainContext<'_>, want: &Want<'_>) -> String {
+fn wanted(context: &ExplainContext<'_>, want: &Condition<'_>) -> String {
     match want {
-        Want::PodLabel(it, _) => requirement(it),
-        Want::NamespaceLabel(it, _) => format!("namespaces with {}", requirement(it)),
-        Want::NodeLabel(it, _) => format!("nodes with {}", requirement(it)),
-        Want::Namespace(id) => {
+        Condition::PodLabel(it, _) => requirement(it),
+        Condition::NamespaceLabel(it, _) => format!("namespaces with {}", requirement(it)),
+        Condition::NodeLabel(it, _) => format!("nodes with {}", requirement(it)),
+        Condition::Namespace(id) => {
             let name = context.respondent.cluster.namespace_name(*id);
             format!("pods of the namespace {name}")
         }
-        Want::Relation(set) => match set {
+        Condition::Relation(set) => match set {
             NamespaceSet::Own => "pods of the subject's own namespace".to_owned(),
             NamespaceSet::NotOwn => "pods of other namespaces than the subject's".to_owned(),
             NamespaceSet::SameLabels(keys) => {
@@ -87,14 +87,14 @@ fn wanted(context: &ExplainContext<'_>, want: &Want<'_>) -> String {
                 "namespaces that it does not exclude".to_owned()
             }
         },
-        Want::Pod => "pods".to_owned(),
-        Want::Node => "nodes".to_owned(),
-        Want::Address(cidr, except) if except.is_empty() => cidr.to_string(),
-        Want::Address(cidr, except) => {
+        Condition::Pod => "pods".to_owned(),
+        Condition::Node => "nodes".to_owned(),
+        Condition::Address(cidr, except) if except.is_empty() => cidr.to_string(),
+        Condition::Address(cidr, except) => {
             let except: Vec<String> = except.iter().map(ToString::to_string).collect();
             format!("{cidr} except {}", except.join(", "))
         }
-        Want::Domain(patterns) => {
+        Condition::Domain(patterns) => {
             let names = patterns.iter().map(|it| {
                 let wildcard = if it.wildcard { "*." } else { "" };
                 format!("{wildcard}{}", it.name)
@@ -102,7 +102,7 @@ fn wanted(context: &ExplainContext<'_>, want: &Want<'_>) -> String {
             let names: Vec<String> = names.collect();
             format!("the addresses of {}", names.join(", "))
         }
-        Want::Port(ports) => {
+        Condition::Port(ports) => {
             let ports: Vec<String> = ports.iter().map(port).collect();
             if ports.is_empty() {
                 "no readable port".to_owned()
@@ -136,26 +136,26 @@ fn found(
     single: &FlowAnswer,
     direction: Direction,
     other: &str,
-    want: &Want<'_>,
+    want: &Condition<'_>,
 ) -> Option<String> {
     let has = |whose: &str, it: &Requirement<&str>, value: &Option<&str>| match value {
         Some(value) => format!("{whose} has {}={value}", it.key),
         None => format!("{whose} has no {}", it.key),
     };
     match want {
-        Want::PodLabel(it, value) => Some(has(other, it, value)),
-        Want::NamespaceLabel(it, value) => {
+        Condition::PodLabel(it, value) => Some(has(other, it, value)),
+        Condition::NamespaceLabel(it, value) => {
             let namespace = other.split('/').next().unwrap_or_default();
             Some(has(&format!("the namespace {namespace}"), it, value))
         }
-        Want::NodeLabel(it, value) => Some(has(other, it, value)),
-        Want::Namespace(_) | Want::Relation(_) => {
+        Condition::NodeLabel(it, value) => Some(has(other, it, value)),
+        Condition::Namespace(_) | Condition::Relation(_) => {
             let namespace = other.split('/').next().unwrap_or_default();
             Some(format!("{other} is in {namespace}"))
         }
-        Want::Pod => Some(format!("{other} is not a pod of the cluster")),
-        Want::Node => Some(format!("{other} is not a node")),
-        Want::Address(..) | Want::Domain(_) => {
+        Condition::Pod => Some(format!("{other} is not a pod of the cluster")),
+        Condition::Node => Some(format!("{other} is not a node")),
+        Condition::Address(..) | Condition::Domain(_) => {
             let address = match direction {
                 Direction::Ingress => single.source_address,
                 Direction::Egress => single.destination_address,
@@ -167,9 +167,9 @@ fn found(
             let address = address.filter(|_| !is_address);
             address.map(|address| format!("{other} has {address}"))
         }
-        Want::Port(_) => {
+        Condition::Port(_) => {
             let _ = context;
-            Some(format!("the flow is {}", carried(single.carried)))
+            Some(format!("the flow is {}", carried(single.transport)))
         }
     }
 }
@@ -213,14 +213,14 @@ pub(crate) fn change(
             )]
         }
         Remedy::AddPort(rule) => {
-            let port = carried(single.carried);
+            let port = carried(single.transport);
             vec![format!("add {port} to {}", context.rule_id(*rule))]
         }
         Remedy::AddRule(policy, direction) => {
             let name = cluster.policy_name(*policy);
             let mut lines = vec![format!("add this {direction} rule to {name}:")];
             let own = cluster.policies.get(policy.0 as usize);
-            let api = own.map(|it| it.generation);
+            let api = own.map(|it| it.api);
             lines.extend(rule_lines(context, single, *direction, api, None));
             lines
         }
@@ -228,7 +228,7 @@ pub(crate) fn change(
             let own = cluster.policies.get(rule.policy.0 as usize);
             let id = context.rule_id(*rule);
             let mut lines = vec![format!("insert this rule before {id}:")];
-            let api = own.map(|it| it.generation);
+            let api = own.map(|it| it.api);
             let action = match api {
                 Some(PolicyApi::Cluster) => "Accept",
                 _ => "Allow",
@@ -295,7 +295,7 @@ fn rule_lines(
     let mut keys = Vec::new();
     keys.extend(action.map(|action| format!("action: {action}")));
     keys.extend(peer.map(|peer| format!("{peers_key}: [{{{peer}}}]")));
-    if let Transport::Port(protocol, port) = single.carried {
+    if let Transport::Port(protocol, port) = single.transport {
         let name = protocol.name();
         keys.push(match api {
             Some(PolicyApi::Cluster) => {

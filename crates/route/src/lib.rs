@@ -23,5 +23,5 @@ pub use bypass::{Bypass, HookPoint, LinkKind, PodRoute, verdict};
 pub use elsewhere::{NodeInterface, UncheckedSenders, elsewhere, unchecked};
 pub use flowtables::{Flowtable, flowtables};
 pub use kernel::{Error, Routes};
-pub use programs::{on_the_way, programs};
+pub use programs::{on_path, programs};
 pub use services::{VirtualServices, services};

@@ -23,7 +23,7 @@ const PLUGINS: [(&str, &str); 3] = [
 /// Returns the names of the interfaces on the path of pods' packets: those that lead to pods, ports
 /// of bridges with pods, and `elsewhere`, those that do not lead to pods. Others, such as those of
 /// containers that are no pods, do not matter.
-pub fn on_the_way(
+pub fn on_path(
     interfaces: &[NodeInterface],
     elsewhere: &BTreeSet<String>,
     routes: &BTreeMap<IpAddr, Option<PodRoute>>,
@@ -142,7 +142,7 @@ mod tests {
         let elsewhere = BTreeSet::from(["eth0", "lo"].map(str::to_owned));
         let filtered = BTreeSet::from([1, 3, 5, 6]);
         let attached = BTreeSet::from([1, 2, 5, 6]);
-        let path = on_the_way(&all, &elsewhere, &routes);
+        let path = on_path(&all, &elsewhere, &routes);
         let found = programs(&all, &path, &filtered, &attached);
         let expected = [
             program("eth0", HookPoint::Xdp),
@@ -155,7 +155,7 @@ mod tests {
         let words: Vec<String> = found.iter().map(Bypass::words).collect();
         assert!(words.iter().all(|it| it.contains("--bpf=allow")));
         let none = BTreeSet::new();
-        let path = on_the_way(&all, &BTreeSet::new(), &routes);
+        let path = on_path(&all, &BTreeSet::new(), &routes);
         assert_eq!(programs(&all, &path, &none, &none), []);
     }
 

@@ -16,7 +16,7 @@ pub struct RouteMessages {
     /// The indexes of interfaces behind which a gateway forwards.
     pub gateways: BTreeSet<u32>,
     /// The interface indexes of single routes, and whether the destination is a neighbor there.
-    pub ways: Vec<Option<(u32, bool)>>,
+    pub routes: Vec<Option<(u32, bool)>>,
 }
 
 impl RouteMessages {
@@ -26,7 +26,7 @@ impl RouteMessages {
         }
         if let RouteNetlinkMessage::NewRoute(route) = message {
             note_gateways(None, &route.attributes, &mut self.gateways);
-            self.ways.push(leaves_by(route));
+            self.routes.push(leaves_by(route));
         }
     }
 }

@@ -13,8 +13,8 @@ use std::process::{Command, ExitCode};
 
 use palisade_need::{Need, Test, run_inside};
 use palisade_route::{
-    Bypass, HookPoint, LinkKind, PodRoute, Routes, VirtualServices, elsewhere, on_the_way,
-    programs, services, unchecked, verdict,
+    Bypass, HookPoint, LinkKind, PodRoute, Routes, VirtualServices, elsewhere, on_path, programs,
+    services, unchecked, verdict,
 };
 
 /// Traffic control, which comes with `ip`.
@@ -116,7 +116,7 @@ fn filters() {
         let ways = routes.pod_routes([pod].into_iter()).unwrap();
         let (interfaces, gateways) = routes.interfaces().unwrap();
         let elsewhere = elsewhere(&interfaces, &gateways, &ways);
-        let way = on_the_way(&interfaces, &elsewhere, &ways);
+        let way = on_path(&interfaces, &elsewhere, &ways);
         let filtered = routes.filtered().unwrap();
         programs(&interfaces, &way, &filtered, &BTreeSet::new())
     };

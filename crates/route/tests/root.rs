@@ -18,7 +18,7 @@ use std::process::{Command, ExitCode};
 use nix::libc;
 use palisade_need::{Need, Test, own_network, run_in_turn};
 use palisade_route::{
-    Bypass, HookPoint, NodeInterface, Routes, VirtualServices, elsewhere, on_the_way, programs,
+    Bypass, HookPoint, NodeInterface, Routes, VirtualServices, elsewhere, on_path, programs,
     services,
 };
 
@@ -131,7 +131,7 @@ fn tcx() {
         let ways = routes.pod_routes([pod].into_iter()).unwrap();
         let (interfaces, gateways) = routes.interfaces().unwrap();
         let elsewhere = elsewhere(&interfaces, &gateways, &ways);
-        let way = on_the_way(&interfaces, &elsewhere, &ways);
+        let way = on_path(&interfaces, &elsewhere, &ways);
         let attached = routes.attached(&interfaces);
         assert_eq!(attached.refused, None);
         let filtered = routes.filtered().unwrap();

@@ -174,7 +174,7 @@ impl Files {
         let before = std::mem::take(&mut self.known);
         let mut scan = FileScan {
             before: &before,
-            told: noticed,
+            noticed,
             most_bytes: self.options.most_bytes,
             now: HashMap::with_capacity(before.len()),
             changed: Vec::new(),
@@ -247,7 +247,7 @@ struct FileState {
 struct FileScan<'b> {
     before: &'b HashMap<PathBuf, FileState>,
     /// The paths of notifications. They are read even if their metadata is the same.
-    told: &'b BTreeSet<PathBuf>,
+    noticed: &'b BTreeSet<PathBuf>,
     most_bytes: usize,
     now: HashMap<PathBuf, FileState>,
     changed: Vec<PathBuf>,
@@ -288,7 +288,7 @@ impl FileScan<'_> {
             return Some(Arc::clone(&now.bytes));
         }
         let old = self.before.get(path);
-        let is_noticed = || path.ancestors().any(|it| self.told.contains(it));
+        let is_noticed = || path.ancestors().any(|it| self.noticed.contains(it));
         let stamp = old.and_then(|it| it.stamp.as_ref());
         let stamp = stamp.filter(|it| it.is_final() || !is_noticed());
         let old = old.map(|it| &it.bytes);

@@ -118,8 +118,8 @@ impl Agent {
         if self.tasks.may_clear(now) {
             // Addresses first: until their marks are cleared, a new pod inherits the permissions of
             // the old one. Old generations only become a danger many changes later.
-            if !self.let_go.is_empty() {
-                let addresses = std::mem::take(&mut self.let_go);
+            if !self.reassigned.is_empty() {
+                let addresses = std::mem::take(&mut self.reassigned);
                 return self
                     .tasks
                     .clear_marks(now, MarksToClear::Addresses(addresses));
@@ -139,7 +139,7 @@ impl Agent {
                 changes: self.tasks.changes,
             });
             return Next::Spawn(Task::Audit {
-                expected: Box::new(table.upkeep.expected(self.planner.plan())),
+                expected: Box::new(table.updater.expected(self.planner.plan())),
                 from: self.tasks.audit_from.clone(),
             });
         }
@@ -161,7 +161,7 @@ impl Agent {
         match (outcome, marks) {
             (Ok(()), MarksToClear::Addresses(addresses)) => {
                 self.tasks.backoff.succeed();
-                self.happened
+                self.outcomes_to_report
                     .push_back(SyncOutcome::AddressesCleared(addresses.len()));
             }
             (Ok(()), MarksToClear::Generations(range)) => {
@@ -170,14 +170,15 @@ impl Agent {
                 // and the tracker requests it again.
                 if !is_void {
                     self.generations.cleared(&range);
-                    self.happened.push_back(SyncOutcome::MarksCleared(range));
+                    self.outcomes_to_report
+                        .push_back(SyncOutcome::MarksCleared(range));
                 }
             }
             (Err(failed), marks) => {
                 // A generation range is still requested by the tracker; addresses are stored only
                 // here.
                 if let MarksToClear::Addresses(addresses) = marks {
-                    self.let_go.extend(addresses);
+                    self.reassigned.extend(addresses);
                 }
                 let again_in = self.tasks.backoff.fail(now);
                 let times = self.tasks.backoff.failures();
@@ -216,7 +217,7 @@ impl Agent {
         self.tasks.audit_from = compared.stopped_at;
         self.tasks.audit_at = now + if is_complete { AUDIT_EVERY } else { again_in };
         if is_complete {
-            self.happened.push_back(SyncOutcome::Verified);
+            self.outcomes_to_report.push_back(SyncOutcome::Verified);
         }
     }
 
@@ -228,7 +229,7 @@ impl Agent {
         times: u32,
     ) {
         let CommandError(why) = failed;
-        self.happened.push_back(SyncOutcome::Failed {
+        self.outcomes_to_report.push_back(SyncOutcome::Failed {
             what,
             why,
             again_in,

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use palisade_core::incremental::IncrementalPlanner;
-use palisade_core::model::{Cluster, PodLifecycle};
+use palisade_core::model::{Cluster, PodPhase};
 
 /// The namespaces that are being deleted, and their deleted NetworkPolicies that stay in force.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ struct Namespace {
 /// Returns whether a pod has no address and may get one that policies select.
 pub(super) fn is_waiting(meaning: &Cluster<'_>) -> bool {
     let mut pods = meaning.pods.iter();
-    pods.any(|it| it.addresses.is_empty() && !it.host_network && it.life != PodLifecycle::Ended)
+    pods.any(|it| it.addresses.is_empty() && !it.host_network && it.phase != PodPhase::Terminated)
 }
 
 impl TerminatingNamespaces {

@@ -9,7 +9,7 @@ use palisade_core::text::name;
 use palisade_nft::ruleset::Interface;
 use palisade_route::{
     AttachedPrograms, Bypass, Flowtable, PodRoute, Routes, UncheckedSenders, VirtualServices,
-    elsewhere, flowtables, on_the_way, programs, services, unchecked, verdict,
+    elsewhere, flowtables, on_path, programs, services, unchecked, verdict,
 };
 use tracing::{error, info, warn};
 
@@ -35,7 +35,7 @@ pub(super) struct BypassMonitor {
     /// The pods whose source addresses cannot be checked.
     unchecked: Vec<UncheckedSenders>,
     /// Those that were logged.
-    told_unchecked: Vec<String>,
+    reported_unchecked: Vec<String>,
     /// Why some eBPF programs would not be found.
     unseen: Option<String>,
     /// Why the checks fail, and since when.
@@ -66,7 +66,7 @@ fn check(
     let pod_routes = routes.pod_routes(pods)?;
     let (interfaces, gateways) = routes.interfaces()?;
     let elsewhere = elsewhere(&interfaces, &gateways, &pod_routes);
-    let on_the_way = on_the_way(&interfaces, &elsewhere, &pod_routes);
+    let on_the_way = on_path(&interfaces, &elsewhere, &pod_routes);
     let mut past = verdict(&pod_routes);
     // One failed query does not hide what the others find.
     let mut troubles = Vec::new();
@@ -198,10 +198,13 @@ impl BypassMonitor {
         }
         self.reported = now;
         let now: Vec<String> = self.unchecked.iter().map(UncheckedSenders::words).collect();
-        for text in now.iter().filter(|it| !self.told_unchecked.contains(it)) {
+        for text in now
+            .iter()
+            .filter(|it| !self.reported_unchecked.contains(it))
+        {
             warn!("{text}");
         }
-        self.told_unchecked = now;
+        self.reported_unchecked = now;
     }
 
     /// Returns the interfaces that do not lead to pods of the node; none before the first check.

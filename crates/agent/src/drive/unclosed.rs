@@ -19,7 +19,7 @@ pub(super) fn unclosed(config: &Config, agent: &Agent) -> Option<&'static str> {
     }
     // Before the first sync the Node object may still be missing; then `is_open` is the state that
     // counts.
-    let has_blocks = !config.pod_blocks.is_empty() || !agent.live().pod_blocks().is_empty();
+    let has_blocks = !config.pod_blocks.is_empty() || !agent.planner().pod_blocks().is_empty();
     let is_wanted = config.unknown_pods == UnknownPods::Drop;
     (agent.is_synced() && is_wanted && !has_blocks).then_some(
         "packets of unknown pods are not dropped: the address blocks of this node are unknown; set --pod-cidr, spec.podCIDRs of the Node, or --unknown-pod=allow",

@@ -98,7 +98,7 @@ fn clear_marks(
     for marks in tasks {
         let cleared = match &marks {
             MarksToClear::Generations(stale) => conntrack.clear_marks(mark, stale),
-            MarksToClear::Addresses(addresses) => conntrack.delete_connections(mark, addresses),
+            MarksToClear::Addresses(addresses) => conntrack.clear_addresses(mark, addresses),
         };
         let outcome = TaskOutcome::ClearMarks(cleared.map(drop).map_err(|it| failed(&it)));
         if sender.send(Message::TaskFinished(outcome)).is_err() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use palisade_core::labels::Selector as CoreSelector;
 use palisade_core::model::{
-    Cluster, ContainerPort, NamespaceId, Node, Origin, Pod, PodId, PodLifecycle, Workload, label,
+    Cluster, ContainerPort, NamespaceId, Node, Origin, Pod, PodId, PodPhase, Workload, label,
 };
 use rayon::iter::ParallelIterator as _;
 use rayon::slice::ParallelSlice as _;
@@ -71,10 +71,10 @@ fn one_pod<'o>(
         host_ip: _,
     } = status;
     let life = match phase {
-        Phase::Running => PodLifecycle::Running,
-        Phase::Pending => PodLifecycle::Pending,
-        Phase::Unknown => PodLifecycle::Unknown,
-        Phase::Succeeded | Phase::Failed => PodLifecycle::Ended,
+        Phase::Running => PodPhase::Running,
+        Phase::Pending => PodPhase::Pending,
+        Phase::Unknown => PodPhase::Unknown,
+        Phase::Succeeded | Phase::Failed => PodPhase::Terminated,
     };
     let same_labels = neighbour.filter(|(it, _)| it.metadata.labels == object.metadata.labels);
     Pod {
@@ -83,8 +83,8 @@ fn one_pod<'o>(
             None => labels(&object.metadata.labels),
         },
         addresses: canonical(addresses),
-        life,
-        ready: !unready && life != PodLifecycle::Pending,
+        phase: life,
+        ready: !unready && life != PodPhase::Pending,
         created: object.metadata.creation_timestamp.as_deref(),
         ..from_spec(spec, ports.of(&spec.ports))
     }
@@ -145,7 +145,7 @@ fn from_spec<'o>(spec: &'o PodSpec<'_>, ports: Arc<[ContainerPort<'o>]>) -> Pod<
         addresses: Vec::new(),
         node: node_name.as_deref().filter(|name| !name.is_empty()),
         host_network: *host_network,
-        life: PodLifecycle::Running,
+        phase: PodPhase::Running,
         ready: true,
         created: None,
         origin: Origin(u32::MAX),
@@ -219,7 +219,7 @@ fn workloads<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
             namespace,
             name: &object.metadata.name,
             pods,
-            is_made,
+            is_owned: is_made,
             replicas: replicas.and_then(|it| u32::try_from(it).ok()),
         });
     }
@@ -248,7 +248,7 @@ fn pods_by_owner<'o>(
         return pods;
     }
     for (index, pod) in cluster.pods.iter().enumerate() {
-        if pod.life == PodLifecycle::Ended {
+        if pod.phase == PodPhase::Terminated {
             continue;
         }
         let Some(object) = objects.object(pod.origin) else {
@@ -277,7 +277,7 @@ pub(super) fn selected(
     selector: &Selector<'_>,
 ) -> Vec<PodId> {
     let pods = of_namespace(cluster, namespace);
-    let meant = pods.filter(|(_, pod)| pod.life != PodLifecycle::Ended && selects(selector, pod));
+    let meant = pods.filter(|(_, pod)| pod.phase != PodPhase::Terminated && selects(selector, pod));
     meant.map(|(id, _)| id).collect()
 }
 

@@ -73,7 +73,7 @@ pub(super) fn lower<'o>(
     cluster.policies.extend(policies);
     cluster
         .policies
-        .sort_by_key(|policy| (policy.generation, policy.namespace, policy.name));
+        .sort_by_key(|policy| (policy.api, policy.namespace, policy.name));
 }
 
 /// What every policy has.
@@ -93,7 +93,7 @@ impl<'o> PolicyFrame<'o, '_> {
         });
         let created = self.object.metadata.creation_timestamp.as_deref();
         Policy {
-            generation,
+            api: generation,
             api_version: self.object.api_version,
             namespace: self.object.kind.is_namespaced().then_some(self.namespace),
             name: &self.object.metadata.name,
@@ -112,7 +112,7 @@ impl<'o> PolicyFrame<'o, '_> {
 /// The isolation of all pods of a namespace by its annotation, as a policy (D69).
 fn isolation<'o>(namespace: NamespaceId, origin: Origin) -> Policy<'o> {
     Policy {
-        generation: PolicyApi::NetworkPolicy2016,
+        api: PolicyApi::NetworkPolicy2016,
         api_version: "v1beta",
         namespace: Some(namespace),
         name: "(isolation)",

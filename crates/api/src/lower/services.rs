@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU16;
 
 use palisade_core::model::{
-    Backend, BackendTarget, Cluster, NamespaceId, Pod, PodId, PodLifecycle, Service, ServicePort,
+    Backend, BackendTarget, Cluster, NamespaceId, Pod, PodId, PodPhase, Service, ServicePort,
 };
 use palisade_core::net::Protocol;
 
@@ -134,7 +134,7 @@ fn candidates(
     let start = workloads.partition_point(|it| it.namespace < namespace);
     let end = workloads.partition_point(|it| it.namespace <= namespace);
     let own = workloads.get(start..end).unwrap_or_default();
-    let workloads = own.iter().filter(|it| !it.is_made);
+    let workloads = own.iter().filter(|it| !it.is_owned);
     let pods = workloads.flat_map(|workload| &workload.pods).copied();
     let is_meant = |pod: &Pod<'_>| {
         pod.template.is_some() && pod.namespace == namespace && selects(selector, pod)
@@ -201,7 +201,7 @@ fn parties(
     } = endpoint;
     let known = pod.as_ref().and_then(|(_, name)| {
         let mut pods = of_namespace(cluster, namespace);
-        pods.find(|(_, pod)| pod.name == name && pod.life != PodLifecycle::Ended)
+        pods.find(|(_, pod)| pod.name == name && pod.phase != PodPhase::Terminated)
     });
     match known {
         Some((id, pod)) if pod.addresses.is_empty() => vec![BackendTarget::Pod(id)],

@@ -203,7 +203,7 @@ impl Rewritten {
                 && change.chains.is_empty()
             {
                 change.chains.push((id, Arc::clone(body)));
-                change.ended_bodies.push(old);
+                change.ended_chains.push(old);
             }
             let ingress = Some(id);
             change.pods.push((*pod, PodChains { ingress, ..faced }));

@@ -66,7 +66,7 @@ impl Part {
             }
             if self == Part::OwnAddresses {
                 let rules = chain.rules.iter_mut();
-                rules.for_each(|rule| rule.matches.retain(|it| *it != Match::WayBack));
+                rules.for_each(|rule| rule.matches.retain(|it| *it != Match::ReverseRoute));
             }
             let last = chain.rules.len().saturating_sub(1);
             let rules = std::mem::take(&mut chain.rules).into_iter().enumerate();

@@ -154,7 +154,7 @@ impl Deltas {
                 TaskOutcome::ClearMarks(cleared.map(drop).map_err(failed))
             }
             Task::ClearMarks(MarksToClear::Addresses(addresses)) => {
-                let cleared = self.conntrack.delete_connections(bits, &addresses);
+                let cleared = self.conntrack.clear_addresses(bits, &addresses);
                 TaskOutcome::ClearMarks(cleared.map(drop).map_err(failed))
             }
             Task::Audit { expected, .. } => {

@@ -125,14 +125,14 @@ fn same_line(line: &[u8], said: &Result<WatchLine, ()>) {
         let is_garbage = match said {
             Ok(
                 WatchLine::Set(Item::Unnamed(_))
-                | WatchLine::Gone(Item::Unnamed(_))
+                | WatchLine::Deleted(Item::Unnamed(_))
                 | WatchLine::Refused(_),
             )
             | Err(_) => true,
             Ok(
                 WatchLine::Set(Item::Named(_))
-                | WatchLine::Gone(Item::Named(_))
-                | WatchLine::Until(_),
+                | WatchLine::Deleted(Item::Named(_))
+                | WatchLine::Bookmark(_),
             ) => false,
         };
         assert!(is_garbage, "a line for us alone: {said:?}");
@@ -147,10 +147,10 @@ fn same_line(line: &[u8], said: &Result<WatchLine, ()>) {
     };
     match (event.r#type.as_str(), said) {
         ("ADDED" | "MODIFIED", Ok(WatchLine::Set(item)))
-        | ("DELETED", Ok(WatchLine::Gone(item))) => {
+        | ("DELETED", Ok(WatchLine::Deleted(item))) => {
             assert_eq!(without_spaces(item.clone()), object(), "another object");
         }
-        ("BOOKMARK", Ok(WatchLine::Until(_))) | ("ERROR", Ok(WatchLine::Refused(_))) => {}
+        ("BOOKMARK", Ok(WatchLine::Bookmark(_))) | ("ERROR", Ok(WatchLine::Refused(_))) => {}
         ("BOOKMARK", Err(_)) => {}
         ("ADDED" | "MODIFIED" | "DELETED" | "ERROR", Err(())) => {
             let outside = around(&text, std::iter::once(event.object.get()));

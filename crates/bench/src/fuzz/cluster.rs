@@ -11,7 +11,7 @@ use palisade_agent::cluster::Kinds;
 use palisade_agent::{Agent, Config};
 use palisade_api::{Kind, ObjectSpec, Source, lower_one, read_served};
 use palisade_core::incremental::ObjectKey;
-use palisade_core::model::PodLifecycle;
+use palisade_core::model::PodPhase;
 use palisade_kube::reflector::{NextAction, Reflector, Response};
 use palisade_kube::response::{StatusError, WatchLine, WatchLines, page};
 use palisade_kube::split::{ObjectLocation, Splitter};
@@ -205,7 +205,7 @@ impl World {
             return;
         };
         let resource = *resource;
-        for news in follow.heard(answer, 0) {
+        for news in follow.handle(answer, 0) {
             self.expect(resource, &news);
             self.kinds.take(NOW, resource.kind, &news, &mut self.agent);
             self.release(resource.kind, &news);
@@ -391,7 +391,7 @@ impl World {
             let manifests = read_served(&source);
             let meaning = manifests.objects.first().map(lower_one);
             let mut pods = meaning.iter().flat_map(|it| &it.pods);
-            pods.any(|it| !it.host_network && it.life != PodLifecycle::Ended)
+            pods.any(|it| !it.host_network && it.phase != PodPhase::Terminated)
         };
         pods.unreadable.iter().any(|it| it.0 == namespace)
             || pods
@@ -420,7 +420,7 @@ impl World {
                 assert!(is_same, "not the last good state of {key:?}");
             }
             let mut more = Vec::new();
-            self.agent.live().each(kind.short(), &mut |key| {
+            self.agent.planner().each(kind.short(), &mut |key| {
                 let key = (key.namespace.to_owned(), key.name.to_owned());
                 if !model.good.contains_key(&key) {
                     more.push(key);

@@ -87,10 +87,10 @@ pub fn route(bytes: &[u8]) {
             format!("{told:?}"),
             format!("{:?}", again.unwrap_or_default())
         );
-        assert!(told.interfaces.len() + told.ways.len() <= bytes.len() / 16);
+        assert!(told.interfaces.len() + told.routes.len() <= bytes.len() / 16);
     }
     if let Ok(Some(told)) = answer(bytes) {
-        assert!(told.interfaces.len() + told.ways.len() <= 1);
+        assert!(told.interfaces.len() + told.routes.len() <= 1);
     }
 }
 

@@ -64,7 +64,7 @@ pub fn sweep(connections: usize, times: u64) -> Result<Outcome> {
             Ok(sweeps)
         })?;
         let [(first, took), (_, again)] = sweeps;
-        outcome.count("forgotten", first.forgotten as u64);
+        outcome.count("forgotten", first.cleared as u64);
         outcome.took("sweep of all", took);
         outcome.took("sweep of none", again);
         outcome.check(took < BAR, || format!("a sweep took {took} ns"));
@@ -163,7 +163,7 @@ pub fn changed_hands(connections: usize) -> Result<Outcome> {
     let mut conntrack = stage.on_node(|| Ok(Conntrack::open()?))?;
     let again = stage
         .clock
-        .time(|| conntrack.delete_connections(MarkBits::DEFAULT, &[address].into_iter().collect()));
+        .time(|| conntrack.clear_addresses(MarkBits::DEFAULT, &[address].into_iter().collect()));
     let (swept, (began, ended)) = again;
     outcome.count("seen once more", swept?.seen as u64);
     outcome.took("reading all", ended - began);

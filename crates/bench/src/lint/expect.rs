@@ -73,7 +73,7 @@ impl World<'_> {
                 PolicyRank::DefaultGroup => (2, 1002),
                 PolicyRank::NetworkPolicy => (2, 0),
             };
-            let kind = policy.generation;
+            let kind = policy.api;
             Some((class, priority, kind, policy.name, rule.place.index))
         };
         rules.sort_by_key(key);
@@ -326,7 +326,7 @@ impl World<'_> {
     fn redundant(&self, expected: &mut Expected) {
         let order = |policy: &Policy<'_>| {
             let namespace = policy.namespace.map(|it| it.0);
-            (namespace, policy.name.to_owned(), policy.generation)
+            (namespace, policy.name.to_owned(), policy.api)
         };
         let mut changed = Changed::default();
         let mut policies: Vec<PolicyId> = Vec::new();
@@ -392,7 +392,7 @@ impl World<'_> {
 
     fn ties(&self, expected: &mut Expected) {
         let tied = |policy: &Policy<'_>| {
-            matches!(policy.generation, PolicyApi::Cluster | PolicyApi::Admin)
+            matches!(policy.api, PolicyApi::Cluster | PolicyApi::Admin)
                 && !policy.audited
                 && policy.subject.is_some()
         };
@@ -403,7 +403,7 @@ impl World<'_> {
             }
         }
         for mut group in groups.into_values().filter(|it| it.len() > 1) {
-            group.sort_by_key(|id| self.policy(*id).map(|it| (it.generation, it.name)));
+            group.sort_by_key(|id| self.policy(*id).map(|it| (it.api, it.name)));
             let mut found = false;
             for (at, a) in group.iter().enumerate() {
                 for b in group.iter().skip(at + 1) {

@@ -8,7 +8,7 @@ use std::num::NonZeroU16;
 use palisade_core::EndName;
 use palisade_core::decide::Traffic;
 use palisade_core::model::{
-    BackendTarget, Cluster, Effect, NamespaceSet, NodeId, Peer, Pod, PodId, PodLifecycle, PodSet,
+    BackendTarget, Cluster, Effect, NamespaceSet, NodeId, Peer, Pod, PodId, PodPhase, PodSet,
     PolicyId, PolicyRank, PortMatch, label,
 };
 use palisade_core::net::{Cidr, Family, Protocol};
@@ -515,7 +515,7 @@ fn ends<'c>(cluster: &'c Cluster<'c>, program: &Program) -> Vec<End<'c>> {
             .map(|_| id)
     };
     for (id, pod) in (0..).map(PodId).zip(&cluster.pods) {
-        if pod.life == PodLifecycle::Ended {
+        if pod.phase == PodPhase::Terminated {
             continue;
         }
         if !pod.host_network {

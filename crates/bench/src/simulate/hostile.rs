@@ -322,7 +322,7 @@ impl<'c> Play<'c> {
             return;
         };
         let kind = followed.resource.kind;
-        for news in followed.follow.heard(answer, 0) {
+        for news in followed.follow.handle(answer, 0) {
             self.kinds.take(self.now, kind, &news, &mut self.agent);
         }
     }
@@ -366,7 +366,7 @@ impl<'c> Play<'c> {
             .with_cluster(self.budget, &known, |cluster, program| {
                 Truth::of(cluster, program, &Blocks::OfNode, &self.flows)
             });
-        self.counts.over_budget += self.agent.live().counts().over_budget as u64;
+        self.counts.over_budget += self.agent.planner().counts().over_budget as u64;
         // What the objects allow may be dropped until all was said, so that only the rest is sent.
         let flows = self.flows.iter().enumerate();
         let asked = flows.map(|(flow, packet)| (*packet, truth.allows(flow)));

@@ -275,10 +275,10 @@ impl Play<'_> {
             .with_cluster(budget, &world, |cluster, program| {
                 spell(&plan(cluster, program, NODE))
             });
-        let counts = agent.live().counts();
+        let counts = agent.planner().counts();
         self.counts.over_budget += counts.over_budget as u64;
         self.counts.saved += (counts.groups - counts.sets) as u64;
-        let kept = spell(&agent.live().plan());
+        let kept = spell(&agent.planner().plan());
         if fresh != kept {
             let words = format!("the plan is\n{kept}\nand should be\n{fresh}");
             return Err(Failure::new(Kind::Plan, words));

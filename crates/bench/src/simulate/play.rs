@@ -272,7 +272,7 @@ impl<'c> Play<'c> {
     /// Counts the groups of an agent that is about to be no more.
     pub(super) fn count_splits(&mut self) {
         if let Some(agent) = &self.agent {
-            self.counts.splits += agent.live().counts().splits;
+            self.counts.splits += agent.planner().counts().splits;
         }
     }
 

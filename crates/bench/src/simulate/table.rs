@@ -454,7 +454,7 @@ fn sets_of<'r>(matches: &'r [Match], statements: &'r [Statement]) -> Vec<&'r Nam
             | Match::HeaderPort(..)
             | Match::IcmpType(..)
             | Match::TcpNotOpening
-            | Match::WayBack
+            | Match::ReverseRoute
             | Match::Within { .. } => {}
         }
     }

@@ -270,7 +270,7 @@ impl<'t> Walk<'t> {
             // Echoes, where it is ICMP at all.
             Match::IcmpType(from, to) => (*from..=*to).contains(&8),
             // Nobody lies here, and where routes lead is not a matter of this model.
-            Match::WayBack => true,
+            Match::ReverseRoute => true,
             Match::TcpNotOpening => packet.l4 == TCP && packet.established,
             Match::Lookup { set, key, missing } => {
                 // Where a part of the key cannot be read, the rule ends.

@@ -135,5 +135,5 @@ fn pods_with_named_ports_move_by_members() {
     assert_eq!(moved(&change), (vec![], vec![fourth]));
     let change = kept.remove("second");
     // With it the name stands for one port only.
-    assert_eq!((change.chains.len(), change.ended_bodies.len()), (1, 1));
+    assert_eq!((change.chains.len(), change.ended_chains.len()), (1, 1));
 }

@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::decide::Identity;
 use crate::flow_end::{self, EndCandidate, EndName};
-use crate::model::{Cluster, NodeId, PodId, PodLifecycle};
+use crate::model::{Cluster, NodeId, PodId, PodPhase};
 use crate::net::Family;
 use crate::program::{AddressAtom, Class, NONE, Program};
 
@@ -24,7 +24,7 @@ pub(super) struct Peers<'c> {
     /// The address atoms that a pod's address can be in, for each family.
     pub(super) possible: [Vec<AddressAtom>; 2],
     /// The index in the list of each kind of peer at each place.
-    pub(super) places: FxHashMap<(Kind, At), usize>,
+    pub(super) places: FxHashMap<(Kind, PeerAddress), usize>,
     /// The peers in each pod set, whatever its relation to the subject; the peers at each address
     /// atom.
     of_set: FxHashMap<u32, Vec<usize>>,
@@ -35,7 +35,7 @@ pub(super) struct Peers<'c> {
 #[derive(Debug)]
 pub(super) struct Peer<'c> {
     pub(super) kind: Kind,
-    pub(super) at: At,
+    pub(super) at: PeerAddress,
     /// Whether it is a destination only, as multicast groups are.
     pub(super) only_receives: bool,
     /// Up to two members: if no flow is possible between a subject and one, it is with the other.
@@ -55,7 +55,7 @@ pub(super) enum Kind {
 
 /// The address of a peer, as rules distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum At {
+pub(super) enum PeerAddress {
     Atom(Family, AddressAtom),
     /// An unknown address (D83).
     Unknown,
@@ -92,7 +92,7 @@ impl<'c> Peers<'c> {
         let ids = |n: usize| (0..n).filter_map(|id| u32::try_from(id).ok());
         let has_not_ended = |id: &PodId| {
             let pod = cluster.pods.get(id.0 as usize);
-            pod.is_some_and(|pod| pod.life != PodLifecycle::Ended)
+            pod.is_some_and(|pod| pod.phase != PodPhase::Terminated)
         };
         for id in ids(cluster.pods.len()).map(PodId).filter(has_not_ended) {
             builder.add(&flow_end::pod(cluster, program, id));
@@ -131,7 +131,7 @@ impl<'c> Peers<'c> {
                     peers.of_set.entry(set).or_default().push(place);
                 }
             }
-            if let At::Atom(_, atom) = peer.at {
+            if let PeerAddress::Atom(_, atom) = peer.at {
                 peers.of_atom.entry(atom.0).or_default().push(place);
             }
         }
@@ -149,7 +149,7 @@ impl<'c> Peers<'c> {
     }
 
     /// Whether some peer exists only on this node. Its traffic to pods of the node is exempt (D74).
-    pub(super) fn is_lonely(&self, node: &str) -> bool {
+    pub(super) fn has_local_peer(&self, node: &str) -> bool {
         let mut peers = self.list.iter().map(|peer| peer.members.iter());
         peers.any(|mut members| members.all(|it| it.local_to == Some(node)))
     }
@@ -231,18 +231,18 @@ impl<'c> Builder<'c> {
             local_to: candidate.local_to,
         };
         if candidate.addresses == flow_end::Addresses::Unknown {
-            self.push(kind, At::Unknown, member, false);
+            self.push(kind, PeerAddress::Unknown, member, false);
         }
         for family in Family::BOTH {
             if let Some(address) = candidate.addresses.of(family) {
-                let at = At::Atom(family, self.program.address_atom(address));
+                let at = PeerAddress::Atom(family, self.program.address_atom(address));
                 self.push(kind, at, member, false);
             }
         }
     }
 
     /// Adds a member to the peer of its kind and place.
-    fn push(&mut self, kind: Kind, at: At, member: Member<'c>, only_receives: bool) {
+    fn push(&mut self, kind: Kind, at: PeerAddress, member: Member<'c>, only_receives: bool) {
         let next = self.peers.list.len();
         let place = *self.peers.places.entry((kind, at)).or_insert(next);
         let Some(known) = self.peers.list.get_mut(place) else {
@@ -285,7 +285,7 @@ impl<'c> Builder<'c> {
                     identity: Identity::External,
                     local_to: None,
                 };
-                let at = At::Atom(family, self.program.address_atom(address));
+                let at = PeerAddress::Atom(family, self.program.address_atom(address));
                 self.push(Kind::Other, at, member, only_receives);
             }
         }

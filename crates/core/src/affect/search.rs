@@ -4,10 +4,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::group::Group;
 use super::mask::{Mask, distinct};
-use super::peers::{At, Kind, Member, Peer};
+use super::peers::{Kind, Member, Peer, PeerAddress};
 use super::ports::{PortChoice, Ports};
 use super::shared::{Block, Shared, Union};
-use super::stack::Story;
+use super::stack::FlowEffects;
 use super::{FoundEffects, OverrideFinder, Witness};
 use crate::answer::Transport;
 use crate::decide::{Flow, FlowEnd, Identity, Traffic};
@@ -30,7 +30,7 @@ struct Candidate<'c> {
 struct Pair<'c> {
     subject: PodId,
     peer: Member<'c>,
-    at: At,
+    at: PeerAddress,
     via: Option<ServiceId>,
 }
 
@@ -136,7 +136,7 @@ impl<'c> OverrideFinder<'c> {
         seen: &mut FxHashSet<Vec<Mask>>,
         found: &mut FoundEffects,
     ) {
-        let masks = |kind: usize, at: At| {
+        let masks = |kind: usize, at: PeerAddress| {
             let place = *self.peers.places.get(&(Kind::Pod(kind), at))?;
             let block = shared.blocks.get(*shared.of_peer.get(place)?)?;
             Some(union.masks(block, place, group))
@@ -177,9 +177,9 @@ impl<'c> OverrideFinder<'c> {
 
     /// Returns the places of a pod as the peer of a flow through a Service: one for each family
     /// that both have.
-    fn own_places(&self, pod: &Pod<'_>, service: ServiceId) -> Vec<At> {
+    fn own_places(&self, pod: &Pod<'_>, service: ServiceId) -> Vec<PeerAddress> {
         if pod.addresses.is_empty() {
-            return vec![At::Unknown];
+            return vec![PeerAddress::Unknown];
         }
         let service = self.cluster.services.get(service.0 as usize);
         let offered = service.map_or(&[][..], |it| &it.cluster_addresses);
@@ -192,7 +192,7 @@ impl<'c> OverrideFinder<'c> {
         let families = Family::BOTH.into_iter().filter(|family| offers(*family));
         let places = families.filter_map(|family| {
             let atom = self.program.address_atom(first(family)?);
-            Some(At::Atom(family, atom))
+            Some(PeerAddress::Atom(family, atom))
         });
         places.collect()
     }
@@ -229,20 +229,20 @@ impl<'c> OverrideFinder<'c> {
 
     fn witness(&self, group: &Group<'c>, pair: &Pair<'c>, traffic: Traffic) -> Witness {
         let family = match pair.at {
-            At::Atom(family, _) => Some(family),
-            At::Unknown => group.families.only(),
+            PeerAddress::Atom(family, _) => Some(family),
+            PeerAddress::Unknown => group.families.only(),
         };
         // An unknown address has no atom. Any possible one will do: the effect holds for all of
         // them.
         let atom = match pair.at {
-            At::Atom(_, atom) => atom,
-            At::Unknown => {
+            PeerAddress::Atom(_, atom) => atom,
+            PeerAddress::Unknown => {
                 let [v4, v6] = &self.peers.possible;
                 let possible = if family == Some(Family::V6) { v6 } else { v4 };
                 possible.first().copied().unwrap_or(AddressAtom(0))
             }
         };
-        let is_known = group.families.known && pair.at != At::Unknown;
+        let is_known = group.families.known && pair.at != PeerAddress::Unknown;
         let carried = match (traffic, family) {
             (Traffic::Port(protocol, port), _) => Transport::Port(protocol, port),
             (Traffic::Portless | Traffic::NeighborDiscovery, Some(Family::V6)) => {
@@ -268,7 +268,7 @@ impl<'c> OverrideFinder<'c> {
         Witness {
             source: names.0,
             destination: names.1,
-            carried,
+            transport: carried,
             family: family.filter(|_| is_known),
             via: pair.via,
             flow: Flow {
@@ -283,7 +283,7 @@ impl<'c> OverrideFinder<'c> {
 }
 
 /// Returns the effects of a flow that hold for every address that the peer could have.
-fn story(group: &Group<'_>, matched: &[Mask]) -> Story {
+fn story(group: &Group<'_>, matched: &[Mask]) -> FlowEffects {
     let stories = matched.iter().map(|mask| group.stack.story(mask));
     stories.reduce(|a, b| a.and(&b)).unwrap_or_default()
 }

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::group::Group;
 use super::mask::{Mask, distinct};
-use super::peers::{At, Kind, Peers};
+use super::peers::{Kind, PeerAddress, Peers};
 use crate::decide::FlowView;
 use crate::model::NodeId;
 use crate::net::Family;
@@ -95,8 +95,8 @@ impl Shared {
                 Kind::Other => &others,
             };
             let (mask, family) = match peer.at {
-                At::Unknown => (of_kind.clone(), None),
-                At::Atom(family, atom) => {
+                PeerAddress::Unknown => (of_kind.clone(), None),
+                PeerAddress::Atom(family, atom) => {
                     let of_atom = atoms.get(atom.0 as usize);
                     let mask = of_atom.map_or(of_kind.clone(), |it| it.or(of_kind));
                     (mask, Some(family))

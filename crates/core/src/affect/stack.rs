@@ -32,15 +32,15 @@ pub(super) struct Stack<'p> {
 
 /// The effects of one flow: overrides, deferrals, and the parts that decide it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Story {
+pub(super) struct FlowEffects {
     pub(super) overrides: Vec<(Decider, Decider, Verdict)>,
     pub(super) deferrals: Vec<(Decider, Decider, Verdict)>,
     pub(super) settling: Vec<Decider>,
 }
 
-impl Story {
+impl FlowEffects {
     /// Returns the effects that both have.
-    pub(super) fn and(mut self, other: &Story) -> Story {
+    pub(super) fn and(mut self, other: &FlowEffects) -> FlowEffects {
         self.overrides.retain(|it| other.overrides.contains(it));
         self.deferrals.retain(|it| other.deferrals.contains(it));
         self.settling.retain(|it| other.settling.contains(it));
@@ -57,7 +57,7 @@ struct Claim {
 
 /// The outcome of a tier.
 #[derive(Clone, Debug)]
-struct Settled {
+struct TierOutcome {
     /// The parts that decide; none if nothing does and the default applies.
     by: Vec<Decider>,
     verdict: Verdict,
@@ -128,8 +128,8 @@ impl<'p> Stack<'p> {
     }
 
     /// Returns the effects of a flow that matches these rules.
-    pub(super) fn story(&self, matched: &Mask) -> Story {
-        let mut story = Story::default();
+    pub(super) fn story(&self, matched: &Mask) -> FlowEffects {
+        let mut story = FlowEffects::default();
         // From the last tier to the first: a Pass has the verdict of the tiers behind it.
         let baseline = self.baseline(matched);
         let union = self.union(matched);
@@ -200,7 +200,7 @@ impl<'p> Stack<'p> {
 
     /// Returns the outcome of the NetworkPolicies, if any isolates the pod. Each matching rule
     /// decides (D101).
-    fn union(&self, matched: &Mask) -> Option<Settled> {
+    fn union(&self, matched: &Mask) -> Option<TierOutcome> {
         let isolating = self.isolating?;
         let hits = self.hits(matched, self.shared_end, self.rules.len());
         Some(self.by_isolation(&hits, isolating))
@@ -208,16 +208,16 @@ impl<'p> Stack<'p> {
 
     /// Returns the outcome of policies that isolate together: the rules that match allow, else all
     /// of the policies deny.
-    fn by_isolation(&self, hits: &[&Rule], isolating: &[PolicyId]) -> Settled {
+    fn by_isolation(&self, hits: &[&Rule], isolating: &[PolicyId]) -> TierOutcome {
         if hits.is_empty() {
             let isolation = |policy: &PolicyId| Decider::Isolation(*policy, self.direction);
-            return Settled {
+            return TierOutcome {
                 by: isolating.iter().map(isolation).collect(),
                 verdict: Verdict::Deny,
             };
         }
         let place = |rule: &&Rule| -> RulePlace { rule.place };
-        Settled {
+        TierOutcome {
             by: hits.iter().map(place).map(Decider::Rule).collect(),
             verdict: Verdict::Allow,
         }
@@ -225,7 +225,7 @@ impl<'p> Stack<'p> {
 
     /// Returns the outcome of the Baseline tier. Rules behind the default policies count only if
     /// these do not isolate the pod (D62).
-    fn baseline(&self, matched: &Mask) -> Settled {
+    fn baseline(&self, matched: &Mask) -> TierOutcome {
         let mut places = self.admin_end..self.shared_end;
         let first = places.find(|at| matched.has(*at));
         match (first, self.default_isolating) {
@@ -237,13 +237,13 @@ impl<'p> Stack<'p> {
                     return self.by_isolation(&self.group_hits(matched), isolating);
                 }
                 let claims = self.claims(rule.as_slice(), Verdict::Allow);
-                Settled {
+                TierOutcome {
                     by: claims.iter().map(|it| it.part).collect(),
                     verdict: claims.first().map_or(Verdict::Allow, |it| it.verdict),
                 }
             }
             (_, Some(isolating)) => self.by_isolation(&[], isolating),
-            (_, None) => Settled {
+            (_, None) => TierOutcome {
                 by: Vec::new(),
                 verdict: Verdict::Allow,
             },
@@ -270,7 +270,7 @@ impl<'p> Stack<'p> {
     }
 }
 
-impl Settled {
+impl TierOutcome {
     fn claims(&self) -> impl Iterator<Item = Claim> + '_ {
         let verdict = self.verdict;
         self.by.iter().map(move |part| Claim {
@@ -280,7 +280,7 @@ impl Settled {
     }
 }
 
-impl Story {
+impl FlowEffects {
     /// Adds an override by each winner of each claim with another verdict. A claim with the same
     /// verdict is not overridden: nothing would change without the winner.
     fn override_all<'c>(

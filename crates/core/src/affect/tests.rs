@@ -14,7 +14,7 @@ use crate::model::{
 use crate::net::PortRange;
 use crate::policy::Action;
 use world::{
-    admin, all, allow, baseline, block, cluster, deny, everyone, labelled, named, netpol, node,
+    admin, all, allow, baseline, block, cluster, deny, everything, labelled, named, netpol, node,
     pass, pod, pods_of, rule, tcp, template,
 };
 
@@ -140,7 +140,7 @@ fn without_a_peer_to_show_it_nothing_is_overridden() {
     let witness = effects.overrides[0].witness;
     assert_eq!(witness.via, Some(ServiceId(0)));
     assert_eq!(
-        witness.carried,
+        witness.transport,
         Transport::Port(Protocol::Tcp, NonZeroU16::new(8080).unwrap())
     );
     // A template stands for several pods, which are peers of each other.
@@ -329,7 +329,7 @@ fn nodes_are_peers_and_the_own_node_only_by_its_address() {
     let mut cluster = cluster(
         vec![pod("x", "a")],
         vec![
-            admin("top", 10).ingress(deny(vec![Peer::Nodes(everyone())])),
+            admin("top", 10).ingress(deny(vec![Peer::Nodes(everything())])),
             netpol("x", "open").ingress(allow(all())),
         ],
     );
@@ -433,7 +433,7 @@ fn pods_that_rules_distinguish_are_not_grouped() {
 #[test]
 fn policies_on_a_pod_come_in_order_of_precedence() {
     let early = |name, generation, rank| Policy {
-        generation,
+        api: generation,
         rank,
         ..admin(name, 0).ingress(allow(all())).build()
     };
@@ -485,7 +485,7 @@ fn subjects_are_the_pods_that_can_be_selected() {
     let mut host = pod("x", "h");
     host.host_network = true;
     let mut ended = pod("x", "z");
-    ended.life = crate::model::PodLifecycle::Ended;
+    ended.phase = crate::model::PodPhase::Terminated;
     let cluster = cluster(
         vec![pod("x", "a"), host, ended, pod("y", "b")],
         vec![admin("top", 1).ingress(deny(all()))],

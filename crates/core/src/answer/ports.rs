@@ -113,7 +113,7 @@ impl FlowEvaluator<'_> {
     fn offered_ports(&self, query: &FlowQuery) -> Option<&[ServicePort<'_>]> {
         // An unknown name or address is not an error here: the query for a single port reports it.
         let id = match &query.destination {
-            Endpoint::Service(namespace, name) => self.directory.service(namespace, name).ok()?,
+            Endpoint::Service(namespace, name) => self.names.service(namespace, name).ok()?,
             Endpoint::Address(address) => self.services.at(*address)?,
             Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Node(_) => return None,
         };
@@ -128,7 +128,7 @@ impl FlowEvaluator<'_> {
         starts.push(1);
         // A name at the destination adds rules for one port only. It is not a bound of an atom,
         // since pods give the same name to different ports.
-        for candidate in self.parties(destination).unwrap_or_default() {
+        for candidate in self.candidates(destination).unwrap_or_default() {
             let Identity::Pod(pod) = candidate.identity else {
                 continue;
             };

@@ -90,10 +90,10 @@ impl<'c> FlowEvaluator<'c> {
         let via = match via {
             None => Via::Nothing,
             Some(Endpoint::Node(name)) => {
-                Via::Node(flow_end::node(self.cluster, self.directory.node(name)?))
+                Via::Node(flow_end::node(self.cluster, self.names.node(name)?))
             }
             Some(Endpoint::Service(namespace, name)) => {
-                Via::Service(self.directory.service(namespace, name)?)
+                Via::Service(self.names.service(namespace, name)?)
             }
             Some(Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Address(_)) => {
                 return Err(QueryError::Via);
@@ -153,7 +153,7 @@ impl<'c> FlowEvaluator<'c> {
     fn sources(&self, endpoint: &Endpoint) -> Result<Vec<EndCandidate<'c>>, QueryError> {
         match endpoint {
             Endpoint::Service(namespace, name) => {
-                let id = self.directory.service(namespace, name)?;
+                let id = self.names.service(namespace, name)?;
                 Err(QueryError::FromService(self.cluster.service_name(id)))
             }
             Endpoint::Address(address) if address.is_loopback() => {
@@ -163,24 +163,27 @@ impl<'c> FlowEvaluator<'c> {
                 if let Some(id) = self.services.at(*address) {
                     return Err(QueryError::FromService(self.cluster.service_name(id)));
                 }
-                self.parties(endpoint)
+                self.candidates(endpoint)
             }
             Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Node(_) => {
-                self.parties(endpoint)
+                self.candidates(endpoint)
             }
         }
     }
 
     /// Returns the candidates of an endpoint that is not a Service.
-    pub(super) fn parties(&self, endpoint: &Endpoint) -> Result<Vec<EndCandidate<'c>>, QueryError> {
+    pub(super) fn candidates(
+        &self,
+        endpoint: &Endpoint,
+    ) -> Result<Vec<EndCandidate<'c>>, QueryError> {
         let pod = |id: &PodId| flow_end::pod(self.cluster, self.program, *id);
         Ok(match endpoint {
-            Endpoint::Pod(namespace, name) => vec![pod(&self.directory.pod(namespace, name)?)],
+            Endpoint::Pod(namespace, name) => vec![pod(&self.names.pod(namespace, name)?)],
             Endpoint::Workload(namespace, kind, name) => {
-                let pods = self.directory.workload(namespace, kind, name)?;
+                let pods = self.names.workload(namespace, kind, name)?;
                 pods.iter().map(pod).collect()
             }
-            Endpoint::Node(name) => vec![flow_end::node(self.cluster, self.directory.node(name)?)],
+            Endpoint::Node(name) => vec![flow_end::node(self.cluster, self.names.node(name)?)],
             Endpoint::Address(address) if address.is_unspecified() => {
                 return Err(QueryError::Unspecified(*address));
             }
@@ -198,7 +201,7 @@ impl<'c> FlowEvaluator<'c> {
     ) -> Result<Vec<Target<'c>>, QueryError> {
         match endpoint {
             Endpoint::Service(namespace, name) => {
-                let id = self.directory.service(namespace, name)?;
+                let id = self.names.service(namespace, name)?;
                 return self.service_targets(id, port, None, via);
             }
             Endpoint::Address(address) => {
@@ -209,7 +212,7 @@ impl<'c> FlowEvaluator<'c> {
             Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Node(_) => {}
         }
         let is_loopback = matches!(endpoint, Endpoint::Address(address) if address.is_loopback());
-        let candidates = self.parties(endpoint)?;
+        let candidates = self.candidates(endpoint)?;
         // `via` changes only how a flow reaches a pod.
         if !matches!(via, Via::Nothing) && !candidates.iter().all(is_pod) {
             return Err(QueryError::Via);
@@ -326,7 +329,7 @@ impl<'c> FlowEvaluator<'c> {
         // the Service.
         let of_service = family.map_or_else(|| service_families(service), |it| vec![it]);
         let mut targets = Vec::new();
-        for (candidate, number) in backings(self.cluster, self.program, service, offered) {
+        for (candidate, number) in backends(self.cluster, self.program, service, offered) {
             if let Via::Node(node) = via
                 && service.external_traffic_local
                 && flow_end::runs_on(self.cluster, &candidate) != node.local_to
@@ -432,7 +435,7 @@ pub(crate) fn service_families(service: &Service<'_>) -> Vec<Family> {
 }
 
 /// Returns the backends of a port of a Service, each with its own port (D78).
-pub(crate) fn backings<'c>(
+pub(crate) fn backends<'c>(
     cluster: &'c Cluster<'c>,
     program: &Program,
     service: &Service<'_>,

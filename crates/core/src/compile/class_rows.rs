@@ -256,7 +256,7 @@ impl<'i, 'a> ClassRows<'i, 'a> {
         let ids = policies.iter().copied();
         let mut isolating: Vec<PolicyId> =
             ids.filter(|id| policy(id).is_some_and(isolates)).collect();
-        isolating.sort_by_key(|id| policy(id).map(|it| (it.namespace, it.name, it.generation)));
+        isolating.sort_by_key(|id| policy(id).map(|it| (it.namespace, it.name, it.api)));
         isolating
     }
 

@@ -86,7 +86,7 @@ pub(super) struct LabelSpace<'a> {
     set_ids: SetInterner,
     /// The labels of the last call of [`LabelSpace::set`], with their symbols. The next pod is
     /// often of the same workload, and then no text has to be looked up.
-    last: Vec<SeenLabel<'a>>,
+    last: Vec<CachedLabel<'a>>,
     last_set: Option<u32>,
     /// A buffer for the pairs of the set that is looked up.
     draft: Vec<(Symbol, Symbol)>,
@@ -94,7 +94,7 @@ pub(super) struct LabelSpace<'a> {
 
 /// A label and its symbols.
 #[derive(Clone, Copy, Debug)]
-struct SeenLabel<'a> {
+struct CachedLabel<'a> {
     key: &'a str,
     value: &'a str,
     /// The pair, if some selector names the key.
@@ -161,7 +161,7 @@ impl<'a> LabelSpace<'a> {
                 Some((key, _)) => Some(key),
                 None => self.key_symbol(key),
             };
-            let new = SeenLabel {
+            let new = CachedLabel {
                 key,
                 value,
                 pair: key_symbol.map(|key| {

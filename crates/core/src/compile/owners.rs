@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::labels::count;
-use crate::model::{Cluster, NodeId, Pod, PodId, PodLifecycle};
+use crate::model::{Cluster, NodeId, Pod, PodId, PodPhase};
 use crate::program::Owner;
 
 /// An address that more than one object claims.
@@ -34,7 +34,7 @@ pub fn owners(cluster: &Cluster<'_>) -> FxHashMap<IpAddr, Owner> {
             if let Owner::Pod(other) = *owner
                 && other != index
                 && let Some(other) = cluster.pods.get(other.0 as usize)
-                && precedence(pod.life, pod.created) < precedence(other.life, other.created)
+                && precedence(pod.phase, pod.created) < precedence(other.phase, other.created)
             {
                 *owner = claim;
             }
@@ -48,7 +48,7 @@ pub fn owners(cluster: &Cluster<'_>) -> FxHashMap<IpAddr, Owner> {
     }
     // A host-network pod's address is its node's, also if no Node object lists it (D108).
     for pod in &cluster.pods {
-        if pod.host_network && pod.life != PodLifecycle::Ended {
+        if pod.host_network && pod.phase != PodPhase::Terminated {
             let node = pod.node.and_then(|name| cluster.node(name));
             for address in &pod.addresses {
                 owners.entry(*address).or_insert(Owner::Node(node));
@@ -103,8 +103,8 @@ fn with_own_address<'c, 'a>(
 /// only pending must not take the address of a running one (D82). Pods with equal keys keep their
 /// order, which is by namespace and name (D134).
 pub(crate) fn precedence(
-    life: PodLifecycle,
+    life: PodPhase,
     created: Option<&str>,
-) -> (PodLifecycle, Reverse<Option<&str>>) {
+) -> (PodPhase, Reverse<Option<&str>>) {
     (life, Reverse(created))
 }

@@ -18,7 +18,7 @@ use crate::set_hash::{SetInterner, word};
 const FEW_RULES: usize = 48;
 
 /// The parts of the program that indexes are built from.
-pub(super) struct StageInput<'i, 'a> {
+pub(super) struct IndexInput<'i, 'a> {
     pub(super) cluster: &'i Cluster<'a>,
     pub(super) compiled: &'i CompiledRules,
     pub(super) members: &'i SetMembers,
@@ -26,7 +26,10 @@ pub(super) struct StageInput<'i, 'a> {
 }
 
 /// Builds the indexes that large unions need, and refers these unions to them.
-pub(super) fn stages(input: &StageInput<'_, '_>, unions: &mut [Vec<Union>; 2]) -> Vec<PolicyIndex> {
+pub(super) fn build_indexes(
+    input: &IndexInput<'_, '_>,
+    unions: &mut [Vec<Union>; 2],
+) -> Vec<PolicyIndex> {
     let mut indexes = Vec::new();
     for direction in Direction::BOTH {
         let Some(unions) = unions.get_mut(direction_index(direction)) else {
@@ -72,7 +75,7 @@ pub(super) fn stages(input: &StageInput<'_, '_>, unions: &mut [Vec<Union>; 2]) -
 }
 
 /// Returns the rules of the namespaces with many rules, in the order of unions (D137).
-fn by_namespace(input: &StageInput<'_, '_>, direction: Direction) -> Vec<Vec<RuleId>> {
+fn by_namespace(input: &IndexInput<'_, '_>, direction: Direction) -> Vec<Vec<RuleId>> {
     let cluster = input.cluster;
     let slices = by_policy(&input.compiled.rules, cluster.policies.len());
     let slices = slices.into_iter().nth(direction_index(direction));
@@ -88,7 +91,7 @@ fn by_namespace(input: &StageInput<'_, '_>, direction: Direction) -> Vec<Vec<Rul
     }
     // The same order as in `ClassRows::isolating`. The first bit that matches must be the rule that
     // a walk over the list would have found.
-    let generation = |id: PolicyId| cluster.policies.get(id.0 as usize).map(|it| it.generation);
+    let generation = |id: PolicyId| cluster.policies.get(id.0 as usize).map(|it| it.api);
     policies.sort_by_key(|(namespace, name, id, _)| (*namespace, *name, generation(*id)));
     let namespaces = policies.chunk_by(|(a, ..), (b, ..)| a == b);
     let lists = namespaces.map(|policies| {
@@ -108,13 +111,13 @@ fn by_namespace(input: &StageInput<'_, '_>, direction: Direction) -> Vec<Vec<Rul
 }
 
 /// Whether the index can match a rule: its peers do not depend on the subject, and are no nodes.
-fn can_be_indexed(input: &StageInput<'_, '_>, rule: &Rule) -> bool {
+fn can_be_indexed(input: &IndexInput<'_, '_>, rule: &Rule) -> bool {
     let relation = |set: &u32| input.set_relations.get(*set as usize).copied().flatten();
     let mut sets = rule.sets.of(&input.compiled.lists.sets).iter();
     rule.nodes.start == rule.nodes.end && sets.all(|set| relation(set).is_none())
 }
 
-fn new_index(input: &StageInput<'_, '_>, rules: Vec<RuleId>) -> PolicyIndex {
+fn new_index(input: &IndexInput<'_, '_>, rules: Vec<RuleId>) -> PolicyIndex {
     let (compiled, lists) = (input.compiled, &input.compiled.lists);
     let n_rules = rules.len();
     let (mut any_port, mut any_peer) = (Vec::new(), Vec::new());

@@ -171,7 +171,7 @@ fn ordered<'a>(
         };
         if let Some((its_tier, key)) = order(
             policy.rank,
-            (policy.generation, policy.name),
+            (policy.api, policy.name),
             rule.action,
             rule.place.index,
         ) && its_tier == tier

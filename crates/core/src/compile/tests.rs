@@ -16,7 +16,7 @@ use crate::decide::{Cause, Flow, FlowEnd, FlowView, Identity, Traffic};
 use crate::labels::{Operator, Requirement, Selector};
 use crate::model::{
     Cluster, ContainerPort, Effect, Namespace, NamespaceId, NamespaceSet, Origin, Peer, Pod, PodId,
-    PodLifecycle, PodSet, Policy, PolicyRank, PortMatch, Rule, Rules,
+    PodPhase, PodSet, Policy, PolicyRank, PortMatch, Rule, Rules,
 };
 use crate::net::{CidrText, PortRange, Protocol};
 use crate::policy::{Action, Direction, PolicyApi, Tier, Verdict};
@@ -124,7 +124,7 @@ fn cluster(numbers: &mut Numbers, n_policies: usize, n_admin_rules: usize) -> Cl
             addresses: vec![IpAddr::V4(address)],
             node: None,
             host_network: false,
-            life: PodLifecycle::Running,
+            phase: PodPhase::Running,
             ready: true,
             created: None,
             origin: Origin(index),
@@ -150,7 +150,7 @@ fn cluster(numbers: &mut Numbers, n_policies: usize, n_admin_rules: usize) -> Cl
             pods.requirements.clear();
         }
         policies.push(Policy {
-            generation: if is_admin {
+            api: if is_admin {
                 PolicyApi::Cluster
             } else {
                 PolicyApi::NetworkPolicy
@@ -241,7 +241,7 @@ fn an_indexed_namespace_is_decided_by_the_first_rule_that_matches() {
         let mut numbers = Numbers(n_policies as u64);
         let cluster = cluster(&mut numbers, n_policies, 0);
         let program = compile(&cluster);
-        assert!(!program.stages.is_empty());
+        assert!(!program.policy_indexes.is_empty());
         check(&program, &cluster, &mut numbers);
     }
 }

@@ -44,7 +44,7 @@ enum Group {
 /// The result has more blocks than the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there are more than {0} blocks")]
-pub struct TooMany(pub usize);
+pub struct TooManyBlocks(pub usize);
 
 /// The bytes that groups may take. A result that needs more counts as too many blocks.
 const ROOM: usize = 1 << 30;
@@ -125,7 +125,7 @@ impl BlocksDraft {
 
 impl Connectivity<'_> {
     /// Evaluates connectivity as at most `limit` blocks.
-    pub fn blocks(&self, limit: usize, progress: Progress<'_>) -> Result<Blocks, TooMany> {
+    pub fn blocks(&self, limit: usize, progress: Progress<'_>) -> Result<Blocks, TooManyBlocks> {
         let map = self.service_map();
         let keys = self.in_order(&self.destinations);
         let targets: Vec<Target<'_, '_>> = keys
@@ -135,7 +135,7 @@ impl Connectivity<'_> {
             .collect();
         let mut draft = BlocksDraft::default();
         let n_sources = self.sources.len();
-        self.with_ground(Some(&map), |context| {
+        self.with_context(Some(&map), |context| {
             drive(
                 &|| Rows::new(context),
                 &targets,
@@ -145,7 +145,7 @@ impl Connectivity<'_> {
                     draft.add(reached, n_sources);
                     // Checked for each destination: the draft itself must stay within bounds.
                     if draft.n_blocks > limit || draft.room > ROOM {
-                        return Err(TooMany(limit.min(draft.n_blocks)));
+                        return Err(TooManyBlocks(limit.min(draft.n_blocks)));
                     }
                     Ok(())
                 },

@@ -20,7 +20,7 @@ mod why;
 
 use self::assemble::BlockAssembler;
 use self::compare::{Comparison, Worker};
-use self::ends::{ClusterSide, ComparedEnd};
+use self::ends::{ClusterSide, ComparedEndpoint};
 use self::keys::JointKeys;
 use self::locals::Locals;
 use self::scope::Scope;
@@ -31,7 +31,7 @@ use super::keys::FlowRole;
 use super::networks;
 use super::parallel::drive;
 use super::peers::{Sources, class};
-use super::{Member, Progress, TooMany};
+use super::{Member, Progress, TooManyBlocks};
 use crate::answer::PortSet;
 use crate::compile::count;
 use crate::model::Cluster;
@@ -57,7 +57,7 @@ pub struct Version<'c> {
 
 /// The index of an endpoint in [`Difference::ends`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EndId(pub u32);
+pub struct EndpointId(pub u32);
 
 /// An endpoint and the member that it is in each cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub struct Block {
     /// many flows to evaluate each.
     pub is_example: bool,
     /// The changed objects that the difference comes from, the most likely first.
-    pub culprits: Vec<ChangedObject>,
+    pub causes: Vec<ChangedObject>,
 }
 
 /// The number of ordered pairs of endpoints with flows that differ.
@@ -116,7 +116,7 @@ pub struct Difference<'c> {
     /// The objects that differ.
     pub changes: Changes,
     /// The endpoints of both clusters.
-    pub ends: Vec<Endpoint>,
+    pub endpoints: Vec<Endpoint>,
     /// The groups of endpoints that blocks refer to.
     pub groups: Groups,
     /// The blocks, by kind, changed object, destination and source.
@@ -151,7 +151,7 @@ pub fn diff<'c>(
     new: Version<'c>,
     limits: Limits,
     progress: Progress<'_>,
-) -> Result<Difference<'c>, TooMany> {
+) -> Result<Difference<'c>, TooManyBlocks> {
     let changes = Changes::between(old.cluster, new.cluster);
     // Networks outside become endpoints only where both sides have them, so both sides need the
     // same families.
@@ -176,7 +176,7 @@ pub fn diff<'c>(
     let to_affected = |index: usize| at(&scope.destinations, index);
     let from_affected = |index: usize| at(&scope.sources, index);
     let to_others = |index: usize| !at(&scope.destinations, index);
-    let all = All {
+    let all = ComparisonRun {
         sides,
         ends: &endpoints,
         locals: &locals,
@@ -188,7 +188,7 @@ pub fn diff<'c>(
     Ok(assembler.finish([old, new], changes, members(sides, &endpoints)))
 }
 
-fn members(sides: [&ClusterSide<'_>; 2], endpoints: &[ComparedEnd]) -> Vec<Endpoint> {
+fn members(sides: [&ClusterSide<'_>; 2], endpoints: &[ComparedEndpoint]) -> Vec<Endpoint> {
     let [old, new] = sides;
     let endpoints = endpoints.iter().map(|endpoint| Endpoint {
         old: old.member(endpoint.old),
@@ -202,22 +202,22 @@ fn members(sides: [&ClusterSide<'_>; 2], endpoints: &[ComparedEnd]) -> Vec<Endpo
 type TakesPart<'t> = &'t dyn Fn(usize) -> bool;
 
 /// The inputs that both runs share.
-struct All<'a, 'c> {
+struct ComparisonRun<'a, 'c> {
     sides: [&'a ClusterSide<'c>; 2],
-    ends: &'a [ComparedEnd],
+    ends: &'a [ComparedEndpoint],
     locals: &'a Locals,
     limits: Limits,
     progress: Progress<'a>,
 }
 
-impl All<'_, '_> {
+impl ComparisonRun<'_, '_> {
     /// Compares the flows from some endpoints to others.
     fn run(
         &self,
         [from, to]: [TakesPart<'_>; 2],
         assembler: &mut BlockAssembler,
-    ) -> Result<(), TooMany> {
-        let All {
+    ) -> Result<(), TooManyBlocks> {
+        let ComparisonRun {
             sides,
             ends,
             locals,
@@ -243,7 +243,7 @@ impl All<'_, '_> {
             });
             let comparison = Comparison {
                 sides,
-                grounds: contexts,
+                contexts,
                 sources: &sources,
                 destinations: &destinations,
                 present,

@@ -171,14 +171,14 @@ pub(super) struct Egress<'f> {
 
 /// A destination in one fold, with one address.
 #[derive(Clone, Copy)]
-struct EgressLane<'f> {
+struct EgressDestination<'f> {
     class: Option<&'f Class>,
     node: Option<NodeId>,
     atom: AddressAtom,
     columns: MapColumns<'f>,
 }
 
-impl EgressLane<'_> {
+impl EgressDestination<'_> {
     fn port_map(&self) -> u32 {
         self.class.map_or(NONE, |class| class.port_map)
     }
@@ -210,7 +210,7 @@ impl<'f> Egress<'f> {
         };
         let mut side: Option<PerPort<AllowedSources>> = None;
         for atom in atoms {
-            let lane = EgressLane {
+            let lane = EgressDestination {
                 class,
                 node,
                 atom,
@@ -226,7 +226,7 @@ impl<'f> Egress<'f> {
         side.unwrap_or_else(|| PerPort::one(columns.len(), none()))
     }
 
-    fn lane(&mut self, lane: EgressLane<'f>) -> PerPort<AllowedSources> {
+    fn lane(&mut self, lane: EgressDestination<'f>) -> PerPort<AllowedSources> {
         // Each source is a subject of its own here. Some bits of a word are isolated sources, which
         // NetworkPolicies decide after the Admin tier, and others are not, which the Baseline
         // decides (D12). Both tiers are therefore folded for all sources, and `isolated` selects
@@ -251,7 +251,7 @@ impl<'f> Egress<'f> {
     }
 
     /// Returns the rows of a table in which the destination is a peer: of class, address and node.
-    fn rows(&self, lane: EgressLane<'f>, tier: Tier) -> [u32; 3] {
+    fn rows(&self, lane: EgressDestination<'f>, tier: Tier) -> [u32; 3] {
         let table = self.context.program.table(tier, Direction::Egress);
         let index = table_index(tier, Direction::Egress);
         let of_class = lane.class.and_then(|class| class.peer_rows.get(index));
@@ -262,7 +262,7 @@ impl<'f> Egress<'f> {
         [of_class, of_address, of_node].map(|row| row.copied().unwrap_or(0))
     }
 
-    fn tier_key(&self, lane: EgressLane<'f>, tier: Tier) -> (TierKey, Words) {
+    fn tier_key(&self, lane: EgressDestination<'f>, tier: Tier) -> (TierKey, Words) {
         let table = self.context.program.table(tier, Direction::Egress);
         let rows = self.rows(lane, tier);
         let [class, address, node] = rows;
@@ -277,7 +277,7 @@ impl<'f> Egress<'f> {
         ((rows, lane.port_map(), class), words)
     }
 
-    fn admin(&mut self, lane: EgressLane<'f>) -> Arc<PerPort<AfterAdmin>> {
+    fn admin(&mut self, lane: EgressDestination<'f>) -> Arc<PerPort<AfterAdmin>> {
         let (id, words) = self.tier_key(lane, Tier::Admin);
         if let Some(known) = self.admin.get(&id) {
             return known;
@@ -287,7 +287,7 @@ impl<'f> Egress<'f> {
         self.admin.keep(id, admin, size)
     }
 
-    fn baseline(&mut self, lane: EgressLane<'f>) -> Arc<PerPort<Words>> {
+    fn baseline(&mut self, lane: EgressDestination<'f>) -> Arc<PerPort<Words>> {
         let (id, words) = self.tier_key(lane, Tier::Baseline);
         if let Some(known) = self.baseline.get(&id) {
             return known;
@@ -304,7 +304,7 @@ impl<'f> Egress<'f> {
     }
 
     /// Folds the rules of a tier that have the destination as a peer, in order.
-    fn fold(&self, lane: EgressLane<'f>, tier: Tier, words: &[u64]) -> PerPort<Folded> {
+    fn fold(&self, lane: EgressDestination<'f>, tier: Tier, words: &[u64]) -> PerPort<Folded> {
         let context = self.context;
         let table = context.program.table(tier, Direction::Egress);
         let mut split = PerPort::one(lane.columns.len(), Folded::new(&context.sources.all));
@@ -338,7 +338,7 @@ impl<'f> Egress<'f> {
     }
 
     /// Calls `with` for the subjects of a rule that has the destination as a peer.
-    fn subjects(&self, lane: EgressLane<'f>, rule: &Rule, mut with: impl FnMut(&KeySet)) {
+    fn subjects(&self, lane: EgressDestination<'f>, rule: &Rule, mut with: impl FnMut(&KeySet)) {
         let (program, sources) = (self.context.program, self.context.sources);
         let policy = rule.place.policy;
         // Relations matter only where nothing else makes the destination a peer.
@@ -357,7 +357,7 @@ impl<'f> Egress<'f> {
     }
 
     /// Returns the sources whose NetworkPolicies allow flows to the destination.
-    fn union(&mut self, lane: EgressLane<'f>) -> Arc<PerPort<Words>> {
+    fn union(&mut self, lane: EgressDestination<'f>) -> Arc<PerPort<Words>> {
         let to_address = self.union_of_address(lane);
         let rules = &self.context.union_rules;
         let of_class = lane.class.into_iter();
@@ -383,7 +383,7 @@ impl<'f> Egress<'f> {
         split.map_or(to_address, Arc::new)
     }
 
-    fn allow(&self, lane: EgressLane<'f>, id: RuleId, split: &mut PerPort<Words>) {
+    fn allow(&self, lane: EgressDestination<'f>, id: RuleId, split: &mut PerPort<Words>) {
         let context = self.context;
         let Some(rule) = context.program.rules.get(id.0 as usize) else {
             return;
@@ -396,7 +396,7 @@ impl<'f> Egress<'f> {
         });
     }
 
-    fn union_of_address(&mut self, lane: EgressLane<'f>) -> Arc<PerPort<Words>> {
+    fn union_of_address(&mut self, lane: EgressDestination<'f>) -> Arc<PerPort<Words>> {
         // Atoms of a class are in the blocks of the same rules, so the class is enough as a key.
         let class = self.context.addresses.of_destination(lane.atom);
         let id = (class, lane.port_map());
@@ -421,7 +421,7 @@ fn rule_at<'p>(program: &'p Program, table: &Table, bit: u32) -> Option<(RuleId,
 }
 
 /// Returns whether the destination is a peer of a rule for every subject.
-fn is_peer_of_all(program: &Program, lane: EgressLane<'_>, rule: &Rule) -> bool {
+fn is_peer_of_all(program: &Program, lane: EgressDestination<'_>, rule: &Rule) -> bool {
     let lists = &program.lists;
     let mut blocks = rule.blocks.of(&lists.blocks).iter();
     if rule.any_peer || blocks.any(|(start, end)| (*start..*end).contains(&lane.atom.0)) {

@@ -69,7 +69,7 @@ impl AfterAdmin {
 
 /// A destination in one fold: in one family, with one assumed address of unknown sources.
 #[derive(Clone, Copy)]
-struct IngressLane<'f> {
+struct IngressDestination<'f> {
     class: &'f Class,
     columns: MapColumns<'f>,
     family: Family,
@@ -109,7 +109,7 @@ impl<'f> Ingress<'f> {
         }
         let mut side: Option<PerPort<AllowedSources>> = None;
         for assumed in self.assumptions(class, family) {
-            let lane = IngressLane {
+            let lane = IngressDestination {
                 class,
                 columns: self.columns.with(Some(class.port_map)),
                 family,
@@ -189,7 +189,7 @@ impl<'f> Ingress<'f> {
         Some(&union.rules)
     }
 
-    fn lane(&mut self, lane: IngressLane<'f>) -> PerPort<AllowedSources> {
+    fn lane(&mut self, lane: IngressDestination<'f>) -> PerPort<AllowedSources> {
         // The destination is the only subject: either NetworkPolicies isolate it or the Baseline
         // follows (D12), and only that tier is folded.
         let admin = self.admin(lane);
@@ -204,7 +204,7 @@ impl<'f> Ingress<'f> {
         }
     }
 
-    fn tier_key(&self, lane: IngressLane<'f>, tier: Tier) -> TierKey {
+    fn tier_key(&self, lane: IngressDestination<'f>, tier: Tier) -> TierKey {
         let row = subject_row(lane.class, tier);
         let table = self.program.table(tier, Direction::Ingress);
         let mut words = table.subjects.row(row).iter().zip(&table.relative);
@@ -227,7 +227,7 @@ impl<'f> Ingress<'f> {
         )
     }
 
-    fn admin(&mut self, lane: IngressLane<'f>) -> Arc<PerPort<AfterAdmin>> {
+    fn admin(&mut self, lane: IngressDestination<'f>) -> Arc<PerPort<AfterAdmin>> {
         let id = self.tier_key(lane, Tier::Admin);
         if let Some(known) = self.admin.get(&id) {
             return known;
@@ -238,7 +238,7 @@ impl<'f> Ingress<'f> {
         self.admin.keep(id, admin, size)
     }
 
-    fn baseline(&mut self, lane: IngressLane<'f>) -> Arc<PerPort<bits::Words>> {
+    fn baseline(&mut self, lane: IngressDestination<'f>) -> Arc<PerPort<bits::Words>> {
         let id = self.tier_key(lane, Tier::Baseline);
         if let Some(known) = self.baseline.get(&id) {
             return known;
@@ -265,7 +265,7 @@ impl<'f> Ingress<'f> {
     }
 
     /// Folds the rules of a tier that select the destination, in order, up to a bit.
-    fn fold(&self, lane: IngressLane<'f>, tier: Tier, end: u32) -> PerPort<Folded> {
+    fn fold(&self, lane: IngressDestination<'f>, tier: Tier, end: u32) -> PerPort<Folded> {
         let table = self.program.table(tier, Direction::Ingress);
         let mut split = PerPort::one(lane.columns.len(), Folded::new(&self.sources.all));
         let rules = rules_of(table, subject_row(lane.class, tier));
@@ -287,7 +287,7 @@ impl<'f> Ingress<'f> {
     /// Calls `with` for the sources that a rule matches, in one or two sets.
     fn matching(
         &self,
-        lane: IngressLane<'f>,
+        lane: IngressDestination<'f>,
         id: RuleId,
         rule: &Rule,
         mut with: impl FnMut(&KeySet),
@@ -308,7 +308,7 @@ impl<'f> Ingress<'f> {
     }
 
     /// Returns the sources that NetworkPolicies allow; `None`: none isolates the destination.
-    fn union(&self, lane: IngressLane<'f>) -> Option<PerPort<bits::Words>> {
+    fn union(&self, lane: IngressDestination<'f>) -> Option<PerPort<bits::Words>> {
         let rules = self.union_rules(lane.class)?;
         let mut split = PerPort::one(lane.columns.len(), vec![0; self.sources.all.len()]);
         for id in rules {

@@ -7,7 +7,7 @@ use super::{Connectivity, Member, MemberId, NetworkId};
 use crate::compile::count;
 use crate::decide::Identity;
 use crate::flow_end::{self, Addresses, EndCandidate};
-use crate::model::{Cluster, NodeId, PodId, PodLifecycle, ServiceId};
+use crate::model::{Cluster, NodeId, PodId, PodPhase, ServiceId};
 use crate::net::Family;
 use crate::program::{AddressAtom, Program};
 
@@ -90,7 +90,7 @@ pub(super) fn members<'c>(
 ) -> Vec<(Member, Option<MemberView<'c>>)> {
     let mut members = Vec::new();
     for (index, pod) in cluster.pods.iter().enumerate() {
-        if pod.life == PodLifecycle::Ended {
+        if pod.phase == PodPhase::Terminated {
             // It owns no address and is neither subject nor peer (D81).
             continue;
         }
@@ -125,7 +125,7 @@ impl Connectivity<'_> {
         match self.members.get(id.0 as usize) {
             Some(Member::Pod(pod)) => vec![self.cluster.pod_name(*pod)],
             Some(Member::Node(node)) => {
-                vec![crate::EndName::Node(*node).words(self.cluster)]
+                vec![crate::EndName::Node(*node).text(self.cluster)]
             }
             Some(Member::Service(service)) => vec![self.cluster.service_name(*service)],
             Some(Member::Network(NetworkId(network))) => {

@@ -72,7 +72,7 @@ impl<'c> Connectivity<'c> {
             services.map(|it| (it.member.0, it)).collect();
         // Kept across batches: a number means the same reach in all of them.
         let mut numbers: FxHashMap<Reach, u32> = FxHashMap::default();
-        self.with_ground(Some(&map), |context| {
+        self.with_context(Some(&map), |context| {
             let mut n_done = 0;
             for batch in destinations.chunks(AT_ONCE) {
                 // Members of a key share their sources, so each key of a batch is folded once. The
@@ -165,7 +165,7 @@ impl<'c> Connectivity<'c> {
             let part = key.and_then(|key| of_key.get(key as usize));
             let part = part.and_then(|part| parts.get(*part as usize));
             let reach = local.get(&source).or(part).copied();
-            if let Some((number, reach)) = reach.filter(|(_, reach)| !reach.is_nothing()) {
+            if let Some((number, reach)) = reach.filter(|(_, reach)| !reach.is_empty()) {
                 visit(Pair {
                     source,
                     destination,

@@ -280,7 +280,7 @@ impl Row {
             let first = bits::iter(&sources).next()?;
             let is_unknown = key.view.is_unknown || bits::has(unknown, first);
             let reach = self.reach(context, first, is_unknown, ports);
-            (!reach.is_nothing()).then_some(SourceGroup { sources, reach })
+            (!reach.is_empty()).then_some(SourceGroup { sources, reach })
         });
         with_reach.collect()
     }

@@ -9,7 +9,7 @@ use super::members::{MemberView, family_index};
 use super::reached::part_of;
 use super::rows::{Cell, Rows, SourceGroup, divide};
 use super::{Connectivity, MemberId, PortFilter, Reach};
-use crate::answer::{PortSet, backings, service_families};
+use crate::answer::{PortSet, backends, service_families};
 use crate::model::ServicePort;
 use crate::net::{Family, Protocol};
 
@@ -58,7 +58,7 @@ impl<'c> Connectivity<'c> {
             };
             let offered = service.ports.iter().filter(|it| self.is_selected(it));
             let ports = offered.map(|offered| {
-                let backings = backings(self.cluster, self.program, service, offered);
+                let backings = backends(self.cluster, self.program, service, offered);
                 let backends = backings.iter().map(|(backend, port)| {
                     views.push(MemberView::new(self.cluster, self.program, backend));
                     (u32::try_from(views.len() - 1).unwrap_or(u32::MAX), *port)
@@ -137,7 +137,7 @@ impl<'c> Connectivity<'c> {
         let of_parts = parts.into_iter().filter_map(|sources| {
             let first = bits::iter(&sources).next()?;
             let reach = reach(&joined, first);
-            (!reach.is_nothing()).then_some(SourceGroup { sources, reach })
+            (!reach.is_empty()).then_some(SourceGroup { sources, reach })
         });
         let of_parts: Vec<SourceGroup> = of_parts.collect();
         let mut local = Vec::new();
@@ -202,7 +202,7 @@ impl<'c> Connectivity<'c> {
                 continue;
             };
             let is_open = is_local.is_some_and(|is_local| is_local(*place));
-            let flows = FlowEndKeys {
+            let flows = BackendFlows {
                 families: &service.families,
                 destination_is_unknown: key.view.is_unknown,
                 is_open,
@@ -217,7 +217,7 @@ impl<'c> Connectivity<'c> {
 }
 
 /// The properties of the flows to one backend.
-struct FlowEndKeys<'e> {
+struct BackendFlows<'e> {
     families: &'e [Family],
     destination_is_unknown: bool,
     is_open: bool,
@@ -225,7 +225,7 @@ struct FlowEndKeys<'e> {
 
 impl ServiceRow {
     /// Adds a backend.
-    fn add(&mut self, rows: &Rows<'_>, cell: &Cell, flows: &FlowEndKeys<'_>) {
+    fn add(&mut self, rows: &Rows<'_>, cell: &Cell, flows: &BackendFlows<'_>) {
         let sources = rows.context().sources;
         let n_words = self.present.len();
         let (mut present, mut all, mut any) =

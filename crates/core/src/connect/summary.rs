@@ -73,7 +73,7 @@ impl Connectivity<'_> {
             summary.add(&counted);
             Ok::<(), Infallible>(())
         };
-        let Ok(()) = self.with_ground(None, |context| {
+        let Ok(()) = self.with_context(None, |context| {
             drive(&|| Rows::new(context), &keys, progress, &make, &mut add)
         });
         let members = self.members.iter().enumerate();

@@ -13,7 +13,7 @@ use std::num::NonZeroU16;
 use super::diff::{self, ChangeKind, Limits, Version};
 use super::{Connectivity, Member, Selection};
 use crate::affect::tests::world::{
-    Draft, admin, all, allow, block, cluster, everyone, is, labelled, netpol, node, pod, pods_of,
+    Draft, admin, all, allow, block, cluster, everything, is, labelled, netpol, node, pod, pods_of,
     rule, tcp,
 };
 use crate::answer::PortSet;
@@ -77,7 +77,7 @@ fn policies(numbers: &mut Numbers) -> Vec<Draft> {
     for name in names {
         let namespace = numbers.of(&NAMESPACES);
         let pods = match numbers.below(3) {
-            0 => everyone(),
+            0 => everything(),
             _ => is("app", numbers.of(&NAMES)),
         };
         let mut draft = netpol(namespace, name);
@@ -235,7 +235,7 @@ fn a_difference_equals_single_flows_before_and_after() {
         for block in &found.blocks {
             let [from, to] = [block.from, block.to].map(|group| -> Vec<Member> {
                 let list = found.groups.get(group).into_iter();
-                list.filter_map(|id| found.ends[id.0 as usize].new)
+                list.filter_map(|id| found.endpoints[id.0 as usize].new)
                     .collect()
             });
             let into = &mut by_kind[usize::from(block.kind == ChangeKind::Lost)];

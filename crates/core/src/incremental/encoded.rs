@@ -76,7 +76,7 @@ pub(super) fn head(bytes: &[u8]) -> Option<Head<'_>> {
 /// The rank, name and creation time of a policy: few bytes, whatever the size of the policy.
 pub(super) struct Title<'b> {
     pub(super) rank: PolicyRank,
-    pub(super) generation: PolicyApi,
+    pub(super) api: PolicyApi,
     pub(super) namespace: Option<&'b str>,
     pub(super) name: &'b str,
     pub(super) created: Option<u64>,
@@ -94,7 +94,7 @@ fn title_of<'b>(reader: &mut Reader<'b, '_>) -> Option<(Title<'b>, bool)> {
     let (generation, rank, audited) = reader.front()?;
     let title = Title {
         rank,
-        generation,
+        api: generation,
         namespace: reader.option(Reader::text)?,
         name: reader.text()?,
         created: reader.option(Reader::number)?,

@@ -25,7 +25,7 @@ pub(super) use self::registry::TextSpec;
 use self::registry::{GroupNumbers, PortNames, RuleNumbers};
 use self::rule_chains::{RestList, RuleChains, StepList};
 use super::digest::Hashes;
-use super::sharing::{Sharing, Told};
+use super::sharing::{PublishedChains, Sharing};
 use super::slab::NONE;
 use super::store::{Owner, Store};
 use crate::plan::{PlanChange, PodChains, RuleChainId};
@@ -44,7 +44,7 @@ pub(super) struct Engine {
     /// The number of sets that were split so far.
     pub(super) splits: u64,
     /// The rule chains as published, where they differ from the engine's.
-    pub(super) told: Told,
+    pub(super) published: PublishedChains,
     /// The classes that have local pods.
     pub(super) local: BTreeMap<u32, LocalClass>,
     /// The addresses of local pods: the class, and the rule chains as of the last commit, if any.
@@ -119,7 +119,7 @@ impl Engine {
             chains: RuleChains::new(hashes),
             sharing: Sharing::new(share_from, hashes),
             splits: 0,
-            told: Told::default(),
+            published: PublishedChains::default(),
             local: BTreeMap::new(),
             pods: BTreeMap::new(),
             with_ports: FxHashMap::default(),
@@ -148,13 +148,13 @@ impl Engine {
         for (address, before) in touched.iter_mut() {
             let owner = store.owner(*address);
             before.now = owner;
-            let (_, ports) = store.standing(owner);
+            let (_, ports) = store.lists_of(owner);
             // A pod that was deleted and created again between two reads keeps its number, but the
             // connections of its address belong to the old pod.
             let is_new = matches!(owner, Some(Owner::Pod(id)) if recreated.contains(&id));
             if before.owner.is_some() && (before.owner != owner || is_new) {
                 change.changed_hands.push(*address);
-                change.rejudge |= owner.is_some();
+                change.reevaluate |= owner.is_some();
             }
             ports_changed |= self.move_ports(before.ports, ports);
             let local = store.local_class(owner);
@@ -163,7 +163,7 @@ impl Engine {
             }
         }
         change.changed_hands.sort_unstable();
-        change.rejudge |= !dirty.addresses.is_empty();
+        change.reevaluate |= !dirty.addresses.is_empty();
         // After the loop: a class may lose its last address before it gets another one.
         self.end_empty(&mut dirty);
         self.find_dirty(store, ports_changed, &mut dirty);

@@ -16,7 +16,7 @@ use super::select::Selection;
 use super::store::{Class, Store};
 use super::texts::Symbol;
 use crate::net::Protocol;
-use crate::plan::{Bounds, holds};
+use crate::plan::{Bounds, contains};
 
 /// Pods whose port of this number has this name; texts as bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,7 +98,7 @@ impl LivePodSubset {
 
     /// Returns whether an address is in the ranges.
     pub(super) fn holds(&self, address: IpAddr) -> bool {
-        holds(&self.text.bounds, address)
+        contains(&self.text.bounds, address)
     }
 
     /// Returns whether the pods of a class are selected.
@@ -121,7 +121,7 @@ impl LivePodSubset {
 }
 
 /// The subsets of groups by key, with the number of uses of each.
-pub(super) type Amongs = FxHashMap<usize, (Arc<LivePodSubset>, u32)>;
+pub(super) type PodSubsets = FxHashMap<usize, (Arc<LivePodSubset>, u32)>;
 
 impl Store {
     /// Returns named pods over the symbols of the store, with one more use of each text.

@@ -35,7 +35,7 @@ impl IncrementalPlanner {
             "ns" => {
                 for (_, namespace) in store.namespaces.iter() {
                     // The others exist only as references of pods and policies.
-                    if namespace.known {
+                    if namespace.has_object {
                         take("", store.texts.get(namespace.name));
                     }
                 }

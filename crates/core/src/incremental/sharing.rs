@@ -18,7 +18,7 @@ use std::net::IpAddr;
 
 use rustc_hash::FxHashMap;
 
-pub(super) use self::told::Told;
+pub(super) use self::told::PublishedChains;
 use super::digest::Hashes;
 use crate::plan::{GroupId, GroupKind, PlanChange};
 

@@ -23,9 +23,9 @@ use self::claims::Claims;
 pub(super) use self::claims::{Claimant, Owner};
 pub(super) use self::model::Excerpt;
 pub(super) use self::pods::Pod;
-pub(super) use self::touched::{Before, Touched};
+pub(super) use self::touched::{AddressState, Touched};
 use super::digest::Hashes;
-use super::named::Amongs;
+use super::named::PodSubsets;
 use super::select::RequiredLabels;
 use super::slab::{Index, Lists, NONE, Slab};
 use super::texts::{Symbol, Texts};
@@ -82,7 +82,7 @@ pub(super) struct Store {
     /// The empty list of groups.
     pub(super) no_groups: u32,
     /// The subsets of groups with named ports.
-    pub(super) amongs: Amongs,
+    pub(super) amongs: PodSubsets,
     pub(super) changes: Changes,
     /// A buffer for texts that are hashed together.
     scratch: Vec<u8>,
@@ -96,7 +96,7 @@ pub(super) struct Namespace {
     hash: u64,
     pub(super) labels: u32,
     /// Whether it has an object.
-    pub(super) known: bool,
+    pub(super) has_object: bool,
     /// The number of classes, host-network pods, policies and objects that refer to it.
     uses: u32,
     /// Whether it has the annotation of 2016.
@@ -221,7 +221,7 @@ impl Store {
             ordered: BTreeMap::new(),
             groups,
             no_groups,
-            amongs: Amongs::default(),
+            amongs: PodSubsets::default(),
             changes: Changes::default(),
             scratch: Vec::new(),
         }
@@ -279,7 +279,7 @@ impl Store {
             name: symbol,
             hash: self.texts.hashes().text(name).short(),
             labels,
-            known: false,
+            has_object: false,
             uses: 1,
             is_isolated: false,
             first_class: NONE,
@@ -307,7 +307,7 @@ impl Store {
         let symbol = self.texts.find(name);
         let known = symbol.and_then(|it| self.namespace_ids.get(&it).copied());
         let was_known = known.and_then(|id| self.namespaces.get(id));
-        let was_known = was_known.is_some_and(|it| it.known);
+        let was_known = was_known.is_some_and(|it| it.has_object);
         if !was_known && object.is_none() {
             return false;
         }
@@ -325,7 +325,7 @@ impl Store {
             self.changes.relabelled.push(id);
         }
         if let Some(namespace) = self.namespaces.get_mut(id) {
-            namespace.known = object.is_some();
+            namespace.has_object = object.is_some();
         }
         // The object is one use. `use_namespace` above added it: one too many if it was there
         // before, and two if it is gone.

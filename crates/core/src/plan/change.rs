@@ -30,14 +30,14 @@ pub struct PlanChange {
     /// New rule chains.
     pub chains: Vec<(RuleChainId, Arc<RuleChain>)>,
     /// Rule chains that no pod of the node uses any more.
-    pub ended_bodies: Vec<RuleChainId>,
+    pub ended_chains: Vec<RuleChainId>,
     /// Addresses of pods that are new or use other rule chains.
     pub pods: Vec<(IpAddr, PodChains)>,
     /// Addresses that no pod of the node has any more.
     pub ended_pods: Vec<IpAddr>,
     /// Whether open connections must be evaluated again: something was removed or denied, or an
     /// address has another owner.
-    pub rejudge: bool,
+    pub reevaluate: bool,
     /// Addresses that another object owns now, or none. They change nothing in the plan. A
     /// dataplane that keeps open connections must not keep those of these addresses.
     pub changed_hands: Vec<IpAddr>,
@@ -58,10 +58,10 @@ impl PlanChange {
             ended_groups,
             ended_members,
             chains,
-            ended_bodies,
+            ended_chains: ended_bodies,
             pods,
             ended_pods,
-            rejudge,
+            reevaluate: rejudge,
             changed_hands: _,
         } = self;
         let no_groups = groups.is_empty() && ended_groups.is_empty();
@@ -108,7 +108,7 @@ impl Plan {
         for (id, chain) in &change.chains {
             self.chains.insert(*id, Arc::clone(chain));
         }
-        for id in &change.ended_bodies {
+        for id in &change.ended_chains {
             self.chains.remove(id);
         }
         self.pods.extend(change.pods.iter().copied());

@@ -303,7 +303,7 @@ impl<'p, 'a, B: GroupRegistry> GroupDrafts<'p, 'a, B> {
     }
 
     /// Resolves a port name: the ports that it stands for, each with the group of the pods there.
-    pub(super) fn learn(&mut self, number: u32, name: &str, role: GroupRole) {
+    pub(super) fn resolve_name(&mut self, number: u32, name: &str, role: GroupRole) {
         if self.ports.contains_key(&(number, role)) {
             return;
         }
@@ -318,7 +318,7 @@ impl<'p, 'a, B: GroupRegistry> GroupDrafts<'p, 'a, B> {
     }
 
     /// Returns the ports of a resolved name, of one protocol or of all.
-    pub(super) fn learned(
+    pub(super) fn ports_of_name(
         &self,
         number: u32,
         role: GroupRole,

@@ -173,7 +173,7 @@ impl UnionDraft {
             let destinations = self
                 .named
                 .entry((*name, *protocol))
-                .or_insert_with(|| Destinations::new(groups.learned(*name, role, *protocol)));
+                .or_insert_with(|| Destinations::new(groups.ports_of_name(*name, role, *protocol)));
             destinations.ends(subject_rule, part.peers.as_ref(), groups);
         }
     }

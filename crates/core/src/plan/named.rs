@@ -24,7 +24,7 @@ pub(crate) struct SubsetId(pub(crate) u32);
 pub(crate) type Bounds = [Vec<IpAddr>; 2];
 
 /// Whether an address is in one of the ranges.
-pub(crate) fn holds([v4, v6]: &Bounds, address: IpAddr) -> bool {
+pub(crate) fn contains([v4, v6]: &Bounds, address: IpAddr) -> bool {
     let bounds = match Family::of(address) {
         Family::V4 => v4,
         Family::V6 => v6,
@@ -74,7 +74,7 @@ impl Ports {
         names.dedup();
         let learned = names.iter();
         let learned =
-            learned.map(|(name, protocol)| groups.learned(*name, role, *protocol).count());
+            learned.map(|(name, protocol)| groups.ports_of_name(*name, role, *protocol).count());
         Ports {
             n_named: learned.sum(),
             plain,
@@ -94,7 +94,7 @@ impl Ports {
     ) -> Vec<PortCondition> {
         let mut conditions = self.plain.clone();
         for (name, protocol) in &self.names {
-            let learned = groups.learned(*name, role, *protocol);
+            let learned = groups.ports_of_name(*name, role, *protocol);
             conditions.extend(learned.map(|(protocol, port, at)| PortCondition {
                 protocol,
                 range: PortRange::single(port),
@@ -220,7 +220,7 @@ impl<B: GroupRegistry> GroupDrafts<'_, '_, B> {
             singles: all_singles,
             named: all_named,
         };
-        let meaning = GroupMeaning::Together(&hosts, &with_port);
+        let meaning = GroupMeaning::Union(&hosts, &with_port);
         self.id(key, GroupRole::Accepts, meaning)
     }
 
@@ -247,7 +247,7 @@ impl<B: GroupRegistry> GroupDrafts<'_, '_, B> {
             return *known;
         }
         let hosts: Vec<GroupId> = hosts.iter().copied().collect();
-        let id = self.registry.among(&key, &hosts);
+        let id = self.registry.subset(&key, &hosts);
         self.amongs.insert(key, id);
         id
     }

@@ -396,7 +396,7 @@ impl<'p, 'a, B: GroupRegistry> Planner<'p, 'a, B> {
                 }
                 Direction::Egress => {
                     let role = GroupRole::of(rule.action);
-                    self.groups.learn(named.name, name, role);
+                    self.groups.resolve_name(named.name, name, role);
                     elsewhere.push((named.name, named.protocol));
                 }
             }

@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 
 use rustc_hash::FxHashMap;
 
-use super::named::{Bounds, NamedKey, SubsetId, SubsetKey, holds};
+use super::named::{Bounds, NamedKey, SubsetId, SubsetKey, contains};
 use super::{Group, GroupId, GroupKind};
 use crate::compile::count;
 use crate::model::{Cluster, Namespace, NodeId, Peer};
@@ -66,7 +66,7 @@ pub(crate) enum GroupMeaning<'m, 'a> {
     },
     /// All hosts of some groups, and groups of pods that have a name at a port: all of these pods,
     /// or those in a list of destinations.
-    Together(&'m [GroupId], &'m [(GroupId, Option<SubsetId>)]),
+    Union(&'m [GroupId], &'m [(GroupId, Option<SubsetId>)]),
     /// Blocks of one length, by their first addresses.
     Nets(Family, u8, &'m [IpAddr]),
     /// Ranges of addresses, by their bounds.
@@ -83,7 +83,7 @@ pub(crate) trait GroupRegistry {
     fn group(&mut self, key: &GroupKey, role: GroupRole, meaning: GroupMeaning<'_, '_>) -> GroupId;
 
     /// Returns the number of the pods that are in some groups or have an address in some ranges.
-    fn among(&mut self, key: &SubsetKey, hosts: &[GroupId]) -> SubsetId;
+    fn subset(&mut self, key: &SubsetKey, hosts: &[GroupId]) -> SubsetId;
 
     /// Returns the ports that a name stands for at some pod with an address. The name comes as a
     /// number of the program and as text.
@@ -231,7 +231,7 @@ impl<'p> WholeCluster<'p> {
             // the ranges are destinations (D35).
             match subset.filter(|it| it.classes.binary_search(id).is_err()) {
                 None => hosts.extend(addresses),
-                Some(subset) => hosts.extend(addresses.filter(|it| holds(&subset.bounds, *it))),
+                Some(subset) => hosts.extend(addresses.filter(|it| contains(&subset.bounds, *it))),
             }
         }
     }
@@ -275,7 +275,7 @@ impl GroupRegistry for WholeCluster<'_> {
         id
     }
 
-    fn among(&mut self, key: &SubsetKey, _: &[GroupId]) -> SubsetId {
+    fn subset(&mut self, key: &SubsetKey, _: &[GroupId]) -> SubsetId {
         let mut classes: Vec<u32> = self.classes(&key.sets).collect();
         classes.sort_unstable();
         classes.dedup();

@@ -47,7 +47,7 @@ fn failing(cause: &str) -> WatchEvent {
 /// A reflector that watches from resource version 10.
 fn watching() -> Reflector {
     let mut reflector = Reflector::new(false);
-    reflector.heard(page("10", None), MIDDLE);
+    reflector.handle(page("10", None), MIDDLE);
     assert_eq!(reflector.next(), NextAction::Watch("10".to_owned()));
     reflector
 }
@@ -58,7 +58,7 @@ fn rested(reflector: &mut Reflector) -> NextAction {
         "{:?}",
         reflector.next()
     );
-    assert_eq!(reflector.heard(Response::Rested, MIDDLE), []);
+    assert_eq!(reflector.handle(Response::Rested, MIDDLE), []);
     reflector.next()
 }
 
@@ -67,23 +67,23 @@ fn lists_page_by_page_then_watches() {
     let mut reflector = Reflector::new(false);
     assert_eq!(reflector.next(), NextAction::List(None));
     assert_eq!(
-        reflector.heard(Response::Opened, MIDDLE),
+        reflector.handle(Response::Opened, MIDDLE),
         [WatchEvent::ListStarted]
     );
-    let events = reflector.heard(Response::Item(item("5")), MIDDLE);
+    let events = reflector.handle(Response::Item(item("5")), MIDDLE);
     assert_eq!(events, [WatchEvent::Listed(item("5"))]);
-    assert_eq!(reflector.heard(page("7", Some("next")), MIDDLE), []);
+    assert_eq!(reflector.handle(page("7", Some("next")), MIDDLE), []);
     assert_eq!(reflector.next(), NextAction::List(Some("next".to_owned())));
-    assert_eq!(reflector.heard(Response::Opened, MIDDLE), []);
-    let events = reflector.heard(Response::Item(unnamed()), MIDDLE);
+    assert_eq!(reflector.handle(Response::Opened, MIDDLE), []);
+    let events = reflector.handle(Response::Item(unnamed()), MIDDLE);
     assert_eq!(events, [WatchEvent::Listed(unnamed())]);
     assert_eq!(
-        reflector.heard(page("7", None), MIDDLE),
+        reflector.handle(page("7", None), MIDDLE),
         [WatchEvent::ListComplete]
     );
     assert_eq!(reflector.next(), NextAction::Watch("7".to_owned()));
     assert_eq!(
-        reflector.heard(set("8"), MIDDLE),
+        reflector.handle(set("8"), MIDDLE),
         [WatchEvent::Applied(item("8"))]
     );
     assert_eq!(reflector.next(), NextAction::Watch("8".to_owned()));
@@ -92,9 +92,9 @@ fn lists_page_by_page_then_watches() {
 #[test]
 fn a_watch_that_ends_goes_on_from_the_last_moment_it_knew() {
     let mut reflector = watching();
-    let until = Response::Line(WatchLine::Until("99".to_owned()));
-    assert_eq!(reflector.heard(until, MIDDLE), [WatchEvent::Heartbeat]);
-    assert_eq!(reflector.heard(Response::Ended, MIDDLE), []);
+    let until = Response::Line(WatchLine::Bookmark("99".to_owned()));
+    assert_eq!(reflector.handle(until, MIDDLE), [WatchEvent::Heartbeat]);
+    assert_eq!(reflector.handle(Response::Ended, MIDDLE), []);
     assert_eq!(reflector.next(), NextAction::Watch("99".to_owned()));
 }
 
@@ -102,30 +102,30 @@ fn a_watch_that_ends_goes_on_from_the_last_moment_it_knew() {
 fn a_watch_that_flaps_is_slowed_down_and_then_begun_anew() {
     let mut reflector = watching();
     for milliseconds in [200, 400, 800] {
-        reflector.heard(Response::Ended, MIDDLE);
+        reflector.handle(Response::Ended, MIDDLE);
         let wait = Duration::from_millis(milliseconds);
         assert_eq!(reflector.next(), NextAction::Rest(wait));
         assert_eq!(rested(&mut reflector), NextAction::Watch("10".to_owned()));
     }
-    reflector.heard(Response::Ended, MIDDLE);
+    reflector.handle(Response::Ended, MIDDLE);
     assert_eq!(rested(&mut reflector), NextAction::List(None));
 }
 
 #[test]
 fn an_expired_version_is_listed_again_at_once_but_not_for_ever() {
     let mut reflector = watching();
-    assert_eq!(reflector.heard(refused(410), MIDDLE), []);
+    assert_eq!(reflector.handle(refused(410), MIDDLE), []);
     assert_eq!(reflector.next(), NextAction::List(None));
     // The list expires at its second page, again and again.
-    reflector.heard(page("11", Some("next")), MIDDLE);
-    reflector.heard(refused(410), MIDDLE);
+    reflector.handle(page("11", Some("next")), MIDDLE);
+    reflector.handle(refused(410), MIDDLE);
     assert_eq!(rested(&mut reflector), NextAction::List(None));
     assert_eq!(
-        reflector.heard(Response::Opened, MIDDLE),
+        reflector.handle(Response::Opened, MIDDLE),
         [WatchEvent::ListStarted]
     );
     assert_eq!(
-        reflector.heard(page("12", None), MIDDLE),
+        reflector.handle(page("12", None), MIDDLE),
         [WatchEvent::ListComplete]
     );
 }
@@ -137,25 +137,25 @@ fn a_refusal_inside_of_a_watch_is_one() {
         code: 410,
         ..StatusError::default()
     };
-    reflector.heard(Response::Line(WatchLine::Refused(refusal)), MIDDLE);
+    reflector.handle(Response::Line(WatchLine::Refused(refusal)), MIDDLE);
     assert_eq!(reflector.next(), NextAction::List(None));
 }
 
 #[test]
 fn nothing_is_gone_because_a_server_is_away() {
     let mut reflector = watching();
-    let events = reflector.heard(Response::Failed("refused".to_owned()), MIDDLE);
+    let events = reflector.handle(Response::Failed("refused".to_owned()), MIDDLE);
     assert_eq!(events, [failing("refused")]);
     for _ in 0..20 {
         assert_eq!(rested(&mut reflector), NextAction::Watch("10".to_owned()));
         // The same problem is reported once.
-        let events = reflector.heard(Response::Failed("refused".to_owned()), MIDDLE);
+        let events = reflector.handle(Response::Failed("refused".to_owned()), MIDDLE);
         assert_eq!(events, []);
     }
     assert_eq!(reflector.next(), NextAction::Rest(Duration::from_secs(30)));
     rested(&mut reflector);
     assert_eq!(
-        reflector.heard(set("11"), MIDDLE),
+        reflector.handle(set("11"), MIDDLE),
         [WatchEvent::Recovered, WatchEvent::Applied(item("11"))]
     );
 }
@@ -163,12 +163,12 @@ fn nothing_is_gone_because_a_server_is_away() {
 #[test]
 fn who_may_not_read_keeps_asking_and_keeps_what_is_known() {
     let mut reflector = watching();
-    let events = reflector.heard(refused(403), MIDDLE);
+    let events = reflector.handle(refused(403), MIDDLE);
     let forbidden = WatchProblem::Forbidden("code 403".to_owned());
     assert_eq!(events, [WatchEvent::Problem(forbidden)]);
     assert_eq!(rested(&mut reflector), NextAction::Watch("10".to_owned()));
     // An expired token is another problem.
-    let events = reflector.heard(refused(401), MIDDLE);
+    let events = reflector.handle(refused(401), MIDDLE);
     let expired = WatchProblem::Forbidden("code 401".to_owned());
     assert_eq!(events, [WatchEvent::Problem(expired)]);
 }
@@ -176,28 +176,28 @@ fn who_may_not_read_keeps_asking_and_keeps_what_is_known() {
 #[test]
 fn a_kind_is_gone_only_after_discovery_denies_it() {
     let mut reflector = watching();
-    assert_eq!(reflector.heard(refused(404), MIDDLE), []);
+    assert_eq!(reflector.handle(refused(404), MIDDLE), []);
     assert_eq!(reflector.next(), NextAction::Discover);
     // The kind exists: the 404 was wrong, or the kind is back.
-    assert_eq!(reflector.heard(Response::Discovered(true), MIDDLE), []);
+    assert_eq!(reflector.handle(Response::Discovered(true), MIDDLE), []);
     assert_eq!(reflector.next(), NextAction::List(None));
-    reflector.heard(refused(404), MIDDLE);
+    reflector.handle(refused(404), MIDDLE);
     // A single denial may come from a server that has just started, or from the wrong one.
-    assert_eq!(reflector.heard(Response::Discovered(false), MIDDLE), []);
+    assert_eq!(reflector.handle(Response::Discovered(false), MIDDLE), []);
     assert_eq!(rested(&mut reflector), NextAction::Discover);
     assert_eq!(
-        reflector.heard(Response::Discovered(false), MIDDLE),
+        reflector.handle(Response::Discovered(false), MIDDLE),
         [WatchEvent::Absent]
     );
     assert_eq!(reflector.next(), NextAction::Rest(Duration::from_secs(15)));
     // Reported once, discovered periodically, and found when it appears.
     assert_eq!(rested(&mut reflector), NextAction::Discover);
     assert_eq!(
-        reflector.heard(Response::Discovered(false), MIDDLE),
+        reflector.handle(Response::Discovered(false), MIDDLE),
         [WatchEvent::Heartbeat]
     );
     rested(&mut reflector);
-    assert_eq!(reflector.heard(Response::Discovered(true), MIDDLE), []);
+    assert_eq!(reflector.handle(Response::Discovered(true), MIDDLE), []);
     assert_eq!(reflector.next(), NextAction::List(None));
 }
 
@@ -211,20 +211,20 @@ fn a_kind_is_gone_only_if_the_server_says_so_twice_in_a_row() {
     ];
     for response in between {
         let mut reflector = watching();
-        reflector.heard(refused(404), MIDDLE);
-        assert_eq!(reflector.heard(Response::Discovered(false), MIDDLE), []);
+        reflector.handle(refused(404), MIDDLE);
+        assert_eq!(reflector.handle(Response::Discovered(false), MIDDLE), []);
         rested(&mut reflector);
-        let events = reflector.heard(response, MIDDLE);
+        let events = reflector.handle(response, MIDDLE);
         assert!(!events.contains(&WatchEvent::Absent), "{events:?}");
         while reflector.next() != NextAction::Discover {
             match reflector.next() {
-                NextAction::Rest(_) => reflector.heard(Response::Rested, MIDDLE),
+                NextAction::Rest(_) => reflector.handle(Response::Rested, MIDDLE),
                 NextAction::Discover | NextAction::List(_) | NextAction::Watch(_) => {
-                    reflector.heard(refused(404), MIDDLE)
+                    reflector.handle(refused(404), MIDDLE)
                 }
             };
         }
-        assert_eq!(reflector.heard(Response::Discovered(false), MIDDLE), []);
+        assert_eq!(reflector.handle(Response::Discovered(false), MIDDLE), []);
     }
 }
 
@@ -232,12 +232,12 @@ fn a_kind_is_gone_only_if_the_server_says_so_twice_in_a_row() {
 fn a_proxy_that_finds_nothing_takes_nothing_away() {
     for is_built_in in [true, false] {
         let mut reflector = Reflector::new(is_built_in);
-        reflector.heard(page("10", None), MIDDLE);
+        reflector.handle(page("10", None), MIDDLE);
         for _ in 0..50 {
             let events = match reflector.next() {
-                NextAction::Rest(_) => reflector.heard(Response::Rested, MIDDLE),
+                NextAction::Rest(_) => reflector.handle(Response::Rested, MIDDLE),
                 NextAction::Discover | NextAction::List(_) | NextAction::Watch(_) => {
-                    reflector.heard(refused(404), MIDDLE)
+                    reflector.handle(refused(404), MIDDLE)
                 }
             };
             let harmless = |it: &WatchEvent| matches!(it, WatchEvent::Problem(_));
@@ -249,13 +249,13 @@ fn a_proxy_that_finds_nothing_takes_nothing_away() {
 #[test]
 fn a_built_in_kind_is_never_absent() {
     let mut reflector = Reflector::new(true);
-    reflector.heard(page("10", None), MIDDLE);
+    reflector.handle(page("10", None), MIDDLE);
     for _ in 0..10 {
-        let events = reflector.heard(refused(404), MIDDLE);
+        let events = reflector.handle(refused(404), MIDDLE);
         assert!(!events.contains(&WatchEvent::Absent), "{events:?}");
         assert_eq!(rested(&mut reflector), NextAction::Watch("10".to_owned()));
     }
-    let events = reflector.heard(Response::Discovered(false), MIDDLE);
+    let events = reflector.handle(Response::Discovered(false), MIDDLE);
     assert!(!events.contains(&WatchEvent::Absent), "{events:?}");
 }
 
@@ -263,12 +263,12 @@ fn a_built_in_kind_is_never_absent() {
 fn after_an_object_without_a_name_the_kind_is_listed_again() {
     let lines = [
         Response::Line(WatchLine::Set(unnamed())),
-        Response::Line(WatchLine::Gone(unnamed())),
+        Response::Line(WatchLine::Deleted(unnamed())),
         Response::Garbled("not an event".to_owned()),
     ];
     for line in lines {
         let mut reflector = watching();
-        let events = reflector.heard(line, MIDDLE);
+        let events = reflector.handle(line, MIDDLE);
         assert!(
             matches!(events.first(), Some(WatchEvent::Problem(_))),
             "{events:?}"
@@ -280,10 +280,10 @@ fn after_an_object_without_a_name_the_kind_is_listed_again() {
 #[test]
 fn a_list_that_does_not_advance_restarts() {
     let mut reflector = Reflector::new(true);
-    reflector.heard(Response::Opened, MIDDLE);
-    reflector.heard(page("7", Some("next")), MIDDLE);
-    reflector.heard(Response::Opened, MIDDLE);
-    let events = reflector.heard(page("7", Some("next")), MIDDLE);
+    reflector.handle(Response::Opened, MIDDLE);
+    reflector.handle(page("7", Some("next")), MIDDLE);
+    reflector.handle(Response::Opened, MIDDLE);
+    let events = reflector.handle(page("7", Some("next")), MIDDLE);
     assert_eq!(events, [failing("the list does not advance")]);
     assert_eq!(rested(&mut reflector), NextAction::List(None));
 }
@@ -291,8 +291,8 @@ fn a_list_that_does_not_advance_restarts() {
 #[test]
 fn a_failing_discovery_says_nothing_of_the_kind() {
     let mut reflector = watching();
-    reflector.heard(refused(404), MIDDLE);
-    let events = reflector.heard(refused(503), MIDDLE);
+    reflector.handle(refused(404), MIDDLE);
+    let events = reflector.handle(refused(503), MIDDLE);
     assert_eq!(events, [failing("code 503")]);
     assert_eq!(rested(&mut reflector), NextAction::Discover);
 }
@@ -305,31 +305,31 @@ fn a_busy_server_says_when_to_come_again() {
         retry_after: Some(7),
         ..StatusError::default()
     };
-    reflector.heard(Response::Refused(busy), MIDDLE);
+    reflector.handle(Response::Refused(busy), MIDDLE);
     assert_eq!(reflector.next(), NextAction::Rest(Duration::from_secs(7)));
 }
 
 #[test]
 fn a_list_that_breaks_off_begins_anew() {
     let mut reflector = Reflector::new(false);
-    reflector.heard(page("7", Some("next")), MIDDLE);
-    reflector.heard(Response::Failed("cut".to_owned()), MIDDLE);
+    reflector.handle(page("7", Some("next")), MIDDLE);
+    reflector.handle(Response::Failed("cut".to_owned()), MIDDLE);
     assert_eq!(rested(&mut reflector), NextAction::List(None));
     assert_eq!(
-        reflector.heard(Response::Opened, MIDDLE),
+        reflector.handle(Response::Opened, MIDDLE),
         [WatchEvent::ListStarted]
     );
-    let events = reflector.heard(page("9", None), MIDDLE);
+    let events = reflector.handle(page("9", None), MIDDLE);
     assert_eq!(events, [WatchEvent::ListComplete, WatchEvent::Recovered]);
 }
 
 #[test]
 fn a_watch_recovers_when_it_is_opened_though_nothing_happens() {
     let mut reflector = watching();
-    let events = reflector.heard(refused(429), MIDDLE);
+    let events = reflector.handle(refused(429), MIDDLE);
     assert_eq!(events, [failing("code 429")]);
     assert_eq!(rested(&mut reflector), NextAction::Watch("10".to_owned()));
-    let events = reflector.heard(Response::Opened, MIDDLE);
+    let events = reflector.handle(Response::Opened, MIDDLE);
     assert_eq!(events, [WatchEvent::Recovered, WatchEvent::Heartbeat]);
     assert_eq!(reflector.next(), NextAction::Watch("10".to_owned()));
 }
@@ -339,10 +339,10 @@ fn watches_that_end_at_once_have_a_backoff() {
     let mut reflector = watching();
     for milliseconds in [200, 400, 800] {
         assert_eq!(
-            reflector.heard(Response::Opened, MIDDLE),
+            reflector.handle(Response::Opened, MIDDLE),
             [WatchEvent::Heartbeat]
         );
-        reflector.heard(Response::Ended, MIDDLE);
+        reflector.handle(Response::Ended, MIDDLE);
         let wait = Duration::from_millis(milliseconds);
         assert_eq!(reflector.next(), NextAction::Rest(wait));
         assert_eq!(rested(&mut reflector), NextAction::Watch("10".to_owned()));
@@ -352,11 +352,11 @@ fn watches_that_end_at_once_have_a_backoff() {
 #[test]
 fn a_silent_watch_is_reopened_without_a_problem() {
     let mut reflector = watching();
-    reflector.heard(set("11"), MIDDLE);
-    assert_eq!(reflector.heard(Response::Silent, MIDDLE), []);
+    reflector.handle(set("11"), MIDDLE);
+    assert_eq!(reflector.handle(Response::Silent, MIDDLE), []);
     assert_eq!(reflector.next(), NextAction::Watch("11".to_owned()));
     // A server that is away does not answer.
-    let events = reflector.heard(Response::Failed("no route".to_owned()), MIDDLE);
+    let events = reflector.handle(Response::Failed("no route".to_owned()), MIDDLE);
     assert_eq!(events, [failing("no route")]);
 }
 
@@ -364,7 +364,7 @@ fn a_silent_watch_is_reopened_without_a_problem() {
 fn retry_after_counts_after_an_outage() {
     let mut reflector = watching();
     for _ in 0..10 {
-        reflector.heard(Response::Failed("refused".to_owned()), MIDDLE);
+        reflector.handle(Response::Failed("refused".to_owned()), MIDDLE);
         assert!(reflector.is_away());
         assert_eq!(rested(&mut reflector), NextAction::Watch("10".to_owned()));
         assert!(reflector.is_away(), "a wait changes nothing");
@@ -375,7 +375,7 @@ fn retry_after_counts_after_an_outage() {
         retry_after: Some(1),
         ..StatusError::default()
     });
-    reflector.heard(busy, MIDDLE);
+    reflector.handle(busy, MIDDLE);
     assert!(!reflector.is_away());
     assert_eq!(reflector.next(), NextAction::Rest(Duration::from_secs(1)));
     // However often it answers that, the backoff does not grow.
@@ -386,7 +386,7 @@ fn retry_after_counts_after_an_outage() {
             retry_after: Some(1),
             ..StatusError::default()
         });
-        reflector.heard(busy, MIDDLE);
+        reflector.handle(busy, MIDDLE);
     }
     assert_eq!(reflector.next(), NextAction::Rest(Duration::from_secs(5)));
 }
@@ -395,11 +395,11 @@ fn retry_after_counts_after_an_outage() {
 fn the_backoff_of_refusals_restarts_after_an_outage() {
     let mut reflector = watching();
     for _ in 0..10 {
-        reflector.heard(Response::Failed("refused".to_owned()), MIDDLE);
+        reflector.handle(Response::Failed("refused".to_owned()), MIDDLE);
         rested(&mut reflector);
     }
     for milliseconds in [200, 400, 800] {
-        reflector.heard(refused(403), MIDDLE);
+        reflector.handle(refused(403), MIDDLE);
         let wait = Duration::from_millis(milliseconds);
         assert_eq!(reflector.next(), NextAction::Rest(wait));
         rested(&mut reflector);
@@ -410,16 +410,16 @@ fn the_backoff_of_refusals_restarts_after_an_outage() {
 fn an_expired_version_after_an_outage_is_listed_at_once() {
     let mut reflector = watching();
     for _ in 0..10 {
-        reflector.heard(Response::Failed("refused".to_owned()), MIDDLE);
+        reflector.handle(Response::Failed("refused".to_owned()), MIDDLE);
         assert_eq!(rested(&mut reflector), NextAction::Watch("10".to_owned()));
     }
     // It opens the watch and rejects the resource version inside, as a restarted server does.
-    let events = reflector.heard(Response::Opened, MIDDLE);
+    let events = reflector.handle(Response::Opened, MIDDLE);
     assert_eq!(events, [WatchEvent::Recovered, WatchEvent::Heartbeat]);
-    assert_eq!(reflector.heard(refused(410), MIDDLE), []);
+    assert_eq!(reflector.handle(refused(410), MIDDLE), []);
     assert_eq!(reflector.next(), NextAction::List(None));
     // If it is not ready to list, the time of the outage does not count.
-    reflector.heard(refused(403), MIDDLE);
+    reflector.handle(refused(403), MIDDLE);
     assert_eq!(
         reflector.next(),
         NextAction::Rest(Duration::from_millis(200))
@@ -430,22 +430,22 @@ fn an_expired_version_after_an_outage_is_listed_at_once() {
 #[test]
 fn a_server_that_rejects_fresh_lists_has_a_backoff() {
     let mut reflector = watching();
-    reflector.heard(Response::Opened, MIDDLE);
-    reflector.heard(refused(410), MIDDLE);
+    reflector.handle(Response::Opened, MIDDLE);
+    reflector.handle(refused(410), MIDDLE);
     for milliseconds in [400, 800, 1_600] {
         assert_eq!(reflector.next(), NextAction::List(None));
-        reflector.heard(page("11", None), MIDDLE);
-        reflector.heard(Response::Opened, MIDDLE);
-        reflector.heard(refused(410), MIDDLE);
+        reflector.handle(page("11", None), MIDDLE);
+        reflector.handle(Response::Opened, MIDDLE);
+        reflector.handle(refused(410), MIDDLE);
         let wait = Duration::from_millis(milliseconds);
         assert_eq!(reflector.next(), NextAction::Rest(wait));
         rested(&mut reflector);
     }
     // After a watch has sent an event, the next time is the first again.
-    reflector.heard(page("12", None), MIDDLE);
-    reflector.heard(Response::Opened, MIDDLE);
-    reflector.heard(set("13"), MIDDLE);
-    reflector.heard(refused(410), MIDDLE);
+    reflector.handle(page("12", None), MIDDLE);
+    reflector.handle(Response::Opened, MIDDLE);
+    reflector.handle(set("13"), MIDDLE);
+    reflector.handle(refused(410), MIDDLE);
     assert_eq!(reflector.next(), NextAction::List(None));
 }
 
@@ -453,8 +453,8 @@ fn a_server_that_rejects_fresh_lists_has_a_backoff() {
 fn watches_that_break_off_have_a_growing_backoff() {
     let mut reflector = watching();
     for milliseconds in [200, 400, 800, 1_600] {
-        reflector.heard(Response::Opened, MIDDLE);
-        reflector.heard(Response::Failed("cut".to_owned()), MIDDLE);
+        reflector.handle(Response::Opened, MIDDLE);
+        reflector.handle(Response::Failed("cut".to_owned()), MIDDLE);
         assert!(!reflector.is_away(), "the server answered");
         let wait = Duration::from_millis(milliseconds);
         assert_eq!(reflector.next(), NextAction::Rest(wait));
@@ -467,10 +467,10 @@ fn alternating_failures_have_growing_backoffs() {
     let mut reflector = watching();
     for milliseconds in [200, 400, 800, 1_600] {
         let wait = Duration::from_millis(milliseconds);
-        reflector.heard(Response::Failed("refused".to_owned()), MIDDLE);
+        reflector.handle(Response::Failed("refused".to_owned()), MIDDLE);
         assert_eq!(reflector.next(), NextAction::Rest(wait));
         rested(&mut reflector);
-        reflector.heard(refused(503), MIDDLE);
+        reflector.handle(refused(503), MIDDLE);
         assert_eq!(reflector.next(), NextAction::Rest(wait));
         rested(&mut reflector);
     }
@@ -479,16 +479,16 @@ fn alternating_failures_have_growing_backoffs() {
 #[test]
 fn an_absent_kind_is_no_problem_after_an_outage() {
     let mut reflector = watching();
-    reflector.heard(refused(404), MIDDLE);
+    reflector.handle(refused(404), MIDDLE);
     for _ in 0..2 {
-        reflector.heard(Response::Discovered(false), MIDDLE);
+        reflector.handle(Response::Discovered(false), MIDDLE);
         assert_eq!(rested(&mut reflector), NextAction::Discover);
     }
     for _ in 0..10 {
-        reflector.heard(Response::Failed("refused".to_owned()), MIDDLE);
+        reflector.handle(Response::Failed("refused".to_owned()), MIDDLE);
         assert_eq!(rested(&mut reflector), NextAction::Discover);
     }
-    let events = reflector.heard(Response::Discovered(false), MIDDLE);
+    let events = reflector.handle(Response::Discovered(false), MIDDLE);
     assert_eq!(events, [WatchEvent::Recovered, WatchEvent::Heartbeat]);
     assert_eq!(reflector.next(), NextAction::Rest(Duration::from_secs(15)));
 }

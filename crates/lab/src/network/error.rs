@@ -14,7 +14,7 @@ pub(crate) const LINK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a cluster could not be built, or its namespaces could not be used.
 #[derive(Debug, thiserror::Error)]
-pub enum WorldError {
+pub enum NetworkError {
     /// The topology is wrong.
     #[error(transparent)]
     Topology(#[from] TopologyError),

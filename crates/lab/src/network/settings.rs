@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use crate::network::WorldError;
+use crate::network::NetworkError;
 
 /// The effect of a setting that the kernel does not have.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub(crate) fn has_ipv6() -> bool {
 }
 
 /// Applies the settings to the calling thread's namespace.
-pub(crate) fn apply(role: NamespaceRole, ipv6: bool) -> Result<(), WorldError> {
+pub(crate) fn apply(role: NamespaceRole, ipv6: bool) -> Result<(), NetworkError> {
     // Before interfaces are made: they copy the defaults.
     set(&EVERYWHERE)?;
     if ipv6 {
@@ -98,14 +98,14 @@ pub(crate) fn apply(role: NamespaceRole, ipv6: bool) -> Result<(), WorldError> {
     Ok(())
 }
 
-fn set(settings: &[Setting]) -> Result<(), WorldError> {
+fn set(settings: &[Setting]) -> Result<(), NetworkError> {
     for (name, value, absent) in settings {
         let path = PathBuf::from("/proc/sys/net").join(name);
         match fs::write(&path, value) {
             Ok(()) => {}
             Err(error)
                 if *absent == IfMissing::IsFine && error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(WorldError::Setting { path, source }),
+            Err(source) => return Err(NetworkError::Setting { path, source }),
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use palisade_api::{Options, Source, lower, read};
-use palisade_lab::complete::{AddedNames, CompletedCluster, furnish};
+use palisade_lab::complete::{AddedNames, CompletedCluster, complete};
 
 /// Does something with the cluster of some manifests.
 pub(crate) fn with<T>(
@@ -22,5 +22,5 @@ pub(crate) fn with<T>(
     let lowered = lower(&manifests.objects, Vec::new());
     let names = AddedNames::of(&lowered.cluster);
     let outside: Vec<IpAddr> = outside.iter().map(|it| it.parse().unwrap()).collect();
-    work(&furnish(&lowered.cluster, &names, &outside))
+    work(&complete(&lowered.cluster, &names, &outside))
 }

@@ -155,7 +155,7 @@ impl Writer<'_> {
                 self.keys_at(rest, second);
                 self.lookup(set.as_str(), first, None, 0);
             }
-            Match::WayBack => {
+            Match::ReverseRoute => {
                 self.expression("fib", |bytes| {
                     bytes.number(abi::fib::TO, first.number());
                     bytes.number(abi::fib::RESULT, abi::fib::INTERFACE);

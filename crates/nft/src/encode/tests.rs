@@ -71,7 +71,7 @@ fn a_ruleset_that_fits_is_one_batch() {
     expected.extend(rules(1));
     expected.push(BatchItem::AddChain(0));
     expected.extend(rules(0));
-    assert_eq!(batches[0].subjects(), expected);
+    assert_eq!(batches[0].items(), expected);
 
     let length = batches[0].len();
     let bytes = batches[0].complete(7);
@@ -98,8 +98,8 @@ fn a_larger_one_is_divided_and_hooked_last() {
             let is_hooked = |subject: &BatchItem| {
                 matches!(subject, BatchItem::AddChain(0) | BatchItem::AddRule(0, _))
             };
-            assert!(place + 1 == count || !part.subjects().iter().any(is_hooked));
-            let messages = part.subjects().len();
+            assert!(place + 1 == count || !part.items().iter().any(is_hooked));
+            let messages = part.items().len();
             let read: Vec<_> = Messages(part.complete(1)).collect();
             assert_eq!(read.len(), messages + 1);
             let last = &read[messages - 1];
@@ -114,7 +114,7 @@ fn a_larger_one_is_divided_and_hooked_last() {
             }
         }
         assert_eq!(elements, 5_000);
-        let all = whole[0].subjects().iter();
+        let all = whole[0].items().iter();
         let others = all.filter(|subject| !matches!(subject, BatchItem::AddElements(..)));
         assert_eq!(kinds.len(), others.count() - 1);
     }

@@ -77,7 +77,7 @@ impl Kernel {
         };
         let mut lacking = Vec::new();
         for refused in refused {
-            let subject = batch.subjects().get(refused.place);
+            let subject = batch.items().get(refused.place);
             // The first chain has one rule for each trial, in the same order.
             match subject.unwrap_or(&BatchItem::Transaction) {
                 BatchItem::DeleteTable(_) => {}
@@ -304,7 +304,7 @@ fn trials() -> Vec<Trial> {
             &[],
         ),
         needed("verdict maps", &[], &[dispatch]),
-        needed("route lookups (fib)", &[Match::WayBack], &[]),
+        needed("route lookups (fib)", &[Match::ReverseRoute], &[]),
         ("notrack", false, rule(&[], &[Statement::Notrack])),
     ]
 }

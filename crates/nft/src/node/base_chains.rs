@@ -6,7 +6,7 @@ use palisade_core::net::{Cidr, Family};
 use palisade_core::plan::Plan;
 use palisade_core::policy::Direction;
 
-use super::{ChainNames, Established, Settings, pods_of, senders, words};
+use super::{ChainNames, Established, Settings, chain_names, pods_of, senders};
 use crate::ruleset::{
     AH, Chain, Field, Hook, ICMP6, Key, Match, Name, PacketEnd, Point, Rule, Set, Statement, TCP,
     Value, Verdict, state,
@@ -153,7 +153,7 @@ pub(crate) fn verdicts(settings: &Settings) -> Vec<Chain> {
     for family in Family::BOTH {
         for end in [PacketEnd::Source, PacketEnd::Destination] {
             for direction in Direction::BOTH {
-                let set = words(direction, family).subjects;
+                let set = chain_names(direction, family).subjects;
                 let subject = lookup(set, vec![address(end, family)]);
                 unplaced.push(drop(vec![Match::Family(family), subject]));
             }
@@ -277,7 +277,7 @@ fn evaluated(settings: &Settings) -> Vec<Rule> {
     // A ct mark belongs to the connection, not to the packet. With this check no sender can put
     // packets into the connection of another pod, even with its addresses and ports.
     if settings.checks_every_sender() {
-        matches.push(Match::WayBack);
+        matches.push(Match::ReverseRoute);
     }
     vec![rule(matches, Verdict::Accept)]
 }
@@ -348,7 +348,7 @@ fn placed() -> Vec<Rule> {
 fn evaluate(settings: &Settings, direction: Direction) -> Vec<Rule> {
     let mut rules = Vec::new();
     for family in Family::BOTH {
-        let ChainNames { map, subject, .. } = words(direction, family);
+        let ChainNames { map, subject, .. } = chain_names(direction, family);
         // One rule for each verdict map: the kernel walks a map again for every further rule with
         // it.
         rules.push(Rule {
@@ -362,7 +362,7 @@ fn evaluate(settings: &Settings, direction: Direction) -> Vec<Rule> {
     for family in Family::BOTH {
         let ChainNames {
             subjects, subject, ..
-        } = words(direction, family);
+        } = chain_names(direction, family);
         // The client's chain comes back with every packet, and the half mark is its accept. The
         // server's chain comes back only if it did not accept, or was still empty for the packet.
         let is_subject = lookup(subjects, vec![address(subject, family)]);

@@ -12,7 +12,7 @@ use palisade_core::plan::{
 use palisade_core::policy::{Action, Direction, Verdict as Decided};
 
 use super::unions::{by_port, nets_by_port, open};
-use super::{ChainNames, membership, pods_of, ranges_of, words};
+use super::{ChainNames, chain_names, membership, pods_of, ranges_of};
 use crate::ruleset::{Chain, Key, Match, Name, Rule, Statement, Verdict, l4};
 
 /// Adds the rule chains of the plan, and the chains of all pods of the node.
@@ -23,7 +23,7 @@ pub(super) fn chains(plan: &Plan, chains: &mut Vec<Chain>) {
         for family in Family::BOTH {
             // A rule chain exists only in the families of the pods that use it.
             if needed.contains(&(*id, family)) {
-                of_body(*id, rule_chain, family, &kind, chains);
+                of_rule_chain(*id, rule_chain, family, &kind, chains);
             }
         }
     }
@@ -38,17 +38,17 @@ pub(super) fn chains(plan: &Plan, chains: &mut Vec<Chain>) {
 }
 
 /// Adds the chains of a rule chain for one family. The last one is the one that pods lead to.
-pub(crate) fn of_body(
+pub(crate) fn of_rule_chain(
     id: RuleChainId,
     rule_chain: &RuleChain,
     family: Family,
     kind: &dyn Fn(GroupId) -> Option<GroupKind>,
     chains: &mut Vec<Chain>,
 ) {
-    let mut writer = BodyChains {
+    let mut writer = RuleChainWriter {
         kind,
         family,
-        words: words(rule_chain.direction, family),
+        words: chain_names(rule_chain.direction, family),
         id: id.0,
         chains,
     };
@@ -62,8 +62,8 @@ pub(crate) fn of_pod(
     direction: Direction,
     RuleChainId(number): RuleChainId,
 ) -> Chain {
-    let names = words(direction, Family::of(address));
-    let goto = Verdict::Goto(Name::numbered(names.body, number));
+    let names = chain_names(direction, Family::of(address));
+    let goto = Verdict::Goto(Name::numbered(names.rule_chain, number));
     Chain {
         name: Name::at(names.pod, address),
         hook: None,
@@ -92,7 +92,7 @@ fn verdict(verdict: Verdict) -> Rule {
 /// Writes the chains of one rule chain for one family.
 // No chain returns from another: `goto` only. Where a chain ends without a verdict, the evaluation
 // of its side ends without an accept.
-struct BodyChains<'b> {
+struct RuleChainWriter<'b> {
     kind: &'b dyn Fn(GroupId) -> Option<GroupKind>,
     family: Family,
     words: ChainNames,
@@ -100,9 +100,9 @@ struct BodyChains<'b> {
     chains: &'b mut Vec<Chain>,
 }
 
-impl BodyChains<'_> {
+impl RuleChainWriter<'_> {
     fn write_chain(&mut self, rule_chain: &RuleChain) {
-        let name = Name::numbered(self.words.body, self.id);
+        let name = Name::numbered(self.words.rule_chain, self.id);
         let passes = rule_chain
             .admin
             .iter()
@@ -111,7 +111,7 @@ impl BodyChains<'_> {
         if passes {
             // Pass leads behind the Admin tier, and nftables cannot skip rules within a chain: the
             // rest is a chain of its own.
-            let rest = Name::numbered_twice(self.words.body, self.id, 1);
+            let rest = Name::numbered_twice(self.words.rule_chain, self.id, 1);
             self.steps(&rule_chain.admin, Some(&rest), &mut rules);
             rules.push(verdict(Verdict::Goto(rest.clone())));
             let mut after = Vec::new();

@@ -62,7 +62,7 @@ pub(super) fn chain(settings: &Settings) -> Option<Chain> {
     // Before the route lookup: these sources have a route through every interface.
     let mut rules = vec![not_from(link()), not_from(groups())];
     // Nearly every packet passes here, with one route lookup.
-    rules.push(rule(vec![Match::WayBack], Verdict::Return));
+    rules.push(rule(vec![Match::ReverseRoute], Verdict::Return));
     // No route back through this interface. From one that may lead to pods, the packet is dropped.
     // From elsewhere replies may take another path: only addresses of this node's pods are refused.
     rules.push(drop(vec![from_a_pod()]));

@@ -14,7 +14,7 @@ pub(super) use self::phase::Phase;
 use super::{TableUpdater, UpdateError};
 use crate::load::GENERATION_SET;
 use crate::node::{
-    Settings, base_chains, membership, ranges_of, rule_chains, senders, unions, words,
+    Settings, base_chains, chain_names, membership, ranges_of, rule_chains, senders, unions,
 };
 use crate::ruleset::{Chain, Field, Name, Value, Verdict};
 
@@ -273,12 +273,12 @@ impl ChangeDraft<'_> {
                     new.or_else(|| self.updater.kinds.get(&group)).copied()
                 };
                 let mut chains = Vec::new();
-                rule_chains::of_body(*id, rule_chain, *family, &kind, &mut chains);
+                rule_chains::of_rule_chain(*id, rule_chain, *family, &kind, &mut chains);
                 chains
                     .into_iter()
                     .for_each(|chain| prepare.new_chain(chain));
             } else if before > 0 && *after == 0 {
-                let word = words(rule_chain.direction, *family).body;
+                let word = chain_names(rule_chain.direction, *family).rule_chain;
                 clean.delete_chain(Name::numbered(word, id.0));
                 if rule_chain
                     .admin
@@ -301,7 +301,7 @@ impl ChangeDraft<'_> {
             let family = Family::of(*address);
             for direction in Direction::BOTH {
                 let chain_of = |it: &Option<PodChains>| it.and_then(|it| it.body(direction));
-                let names = words(direction, family);
+                let names = chain_names(direction, family);
                 let fields = [Field::address(family)];
                 let key = [Value::Address(*address)];
                 let name = || Name::at(names.pod, *address);
@@ -420,7 +420,7 @@ impl ChangeDraft<'_> {
     /// Deletes the sets of rule chains that no pod uses any more.
     fn removed_chains(&mut self) {
         let [.., sweep] = &mut self.phases;
-        for id in &self.change.ended_bodies {
+        for id in &self.change.ended_chains {
             let Some(state) = self.updater.installed.get(id) else {
                 continue;
             };

@@ -271,7 +271,7 @@ fn conditions() -> Vec<Match> {
     let mut all = vec![
         Match::CtL4(17),
         Match::HopLimit(255),
-        Match::WayBack,
+        Match::ReverseRoute,
         by_port("mem4", Family::V4, 32),
         by_port("mem6", Family::V6, 128),
         by_port("ranges4", Family::V4, 32),

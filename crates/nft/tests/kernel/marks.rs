@@ -98,7 +98,7 @@ fn stale_ones() {
 
     // The kernel leaves out those from 8 on.
     let done = conntrack.clear_marks(bits, &(3..=7)).unwrap();
-    assert_eq!((done.seen, done.forgotten, done.ended), (2900, 2000, 0));
+    assert_eq!((done.seen, done.cleared, done.ended), (2900, 2000, 0));
     let kept = [1, 2, 8, 9, 10].map(|number| (number, 400));
     let after = conntrack.generations(bits).unwrap();
     assert_eq!(after, kept.into_iter().chain([(0, 2100)]).collect());
@@ -108,12 +108,12 @@ fn stale_ones() {
     assert_eq!(conntrack.count().unwrap(), 4100);
 
     let one = conntrack.clear_marks(bits, &(9..=9)).unwrap();
-    assert_eq!((one.seen, one.forgotten), (400, 400));
+    assert_eq!((one.seen, one.cleared), (400, 400));
     let rest = conntrack.clear_marks(bits, &(1..=0x7fff)).unwrap();
-    assert_eq!((rest.seen, rest.forgotten), (4100, 1600));
+    assert_eq!((rest.seen, rest.cleared), (4100, 1600));
     assert_eq!(conntrack.generations(bits).unwrap(), [(0, 4100)].into());
     let none = conntrack.clear_marks(bits, &(1..=0x7fff)).unwrap();
-    assert_eq!(none.forgotten, 0);
+    assert_eq!(none.cleared, 0);
 }
 
 fn of_an_address() {
@@ -124,20 +124,20 @@ fn of_an_address() {
     let mut v6 = [0xfd; 16];
     v6[15] = 2;
     let server = BTreeSet::from([IpAddr::from(v6), IpAddr::from([10, 10, 10, 3])]);
-    let done = conntrack.delete_connections(bits, &server).unwrap();
-    assert_eq!((done.seen, done.forgotten), (500, 200));
+    let done = conntrack.clear_addresses(bits, &server).unwrap();
+    assert_eq!((done.seen, done.cleared), (500, 200));
     let left = conntrack.generations(bits).unwrap();
     assert_eq!(left, [(0, 200), (1, 300)].into());
     let client = BTreeSet::from([IpAddr::from([10, 10, 10, 1])]);
-    let done = conntrack.delete_connections(bits, &client).unwrap();
-    assert_eq!((done.seen, done.forgotten), (500, 300));
+    let done = conntrack.clear_addresses(bits, &client).unwrap();
+    assert_eq!((done.seen, done.cleared), (500, 300));
     assert_eq!(conntrack.generations(bits).unwrap(), [(0, 500)].into());
     // Those that were translated know their server by what answers.
     add_behind(7, (301..=340).map(|number| (number, false, 3 << 16)));
     add((341..=350).map(|number| (number, false, 3 << 16)));
     let server = BTreeSet::from([IpAddr::from([10, 10, 10, 7])]);
-    let done = conntrack.delete_connections(bits, &server).unwrap();
-    assert_eq!((done.seen, done.forgotten), (550, 40));
+    let done = conntrack.clear_addresses(bits, &server).unwrap();
+    assert_eq!((done.seen, done.cleared), (550, 40));
     let left = conntrack.generations(bits).unwrap();
     assert_eq!(left, [(0, 540), (1, 10)].into());
 }

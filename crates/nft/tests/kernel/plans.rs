@@ -366,7 +366,7 @@ pub(crate) fn difference(before: &Plan, after: &Plan) -> PlanChange {
     let bodies = missing(&after.chains, &before.chains);
     change.chains = bodies.map(|(id, body)| (*id, Arc::clone(body))).collect();
     let ended = missing(&before.chains, &after.chains);
-    change.ended_bodies = ended.map(|(id, _)| *id).collect();
+    change.ended_chains = ended.map(|(id, _)| *id).collect();
     for (address, faced) in &after.pods {
         if before.pods.get(address) != Some(faced) {
             change.pods.push((*address, *faced));

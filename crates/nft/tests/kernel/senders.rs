@@ -305,7 +305,7 @@ fn judged() {
     let mut trusting = checking(Checks::Every);
     for chain in &mut trusting.chains {
         let judged = chain.rules.iter_mut().filter(|it| is_about_marks(it));
-        judged.for_each(|it| it.matches.retain(|it| *it != Match::WayBack));
+        judged.for_each(|it| it.matches.retain(|it| *it != Match::ReverseRoute));
     }
     node.install(&trusting);
     for family in Family::BOTH {

@@ -150,7 +150,7 @@ pub(crate) fn workloads(
         }
     }
     let mut found: Vec<&Workload<'_>> = cluster.workloads.iter().collect();
-    found.sort_by_key(|it| it.is_made);
+    found.sort_by_key(|it| it.is_owned);
     let found = found.into_iter().filter(|it| it.pods.len() > 1);
     let named = found.map(|it| {
         let namespace = cluster.namespace_name(it.namespace);
@@ -190,7 +190,7 @@ impl NamedEnds {
                     NamedEnd::new(name, EndKind::Service, places.of(space))
                 }
                 Member::Node(id) => {
-                    let name = EndName::Node(*id).words(cluster);
+                    let name = EndName::Node(*id).text(cluster);
                     NamedEnd::new(name, EndKind::Node, places.of(EndOrder::Nodes))
                 }
                 Member::Network(id) => {

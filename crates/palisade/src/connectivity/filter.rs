@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn ports_are_numbers_ranges_names_or_protocols() {
         let words = |text: &str| match port(text).unwrap() {
-            PortFilter::Set(set) => set.words().join(" "),
+            PortFilter::Set(set) => set.text().join(" "),
             PortFilter::Named(protocol, name) => format!("{protocol} {name}"),
         };
         assert_eq!(words("tcp/80"), "tcp/80");

@@ -79,7 +79,7 @@ impl Ports {
 
     fn new(reach: &Reach) -> Ports {
         let [allowed, mixed, unknown] =
-            [&reach.allowed, &reach.mixed, &reach.unknown].map(PortSet::words);
+            [&reach.allowed, &reach.mixed, &reach.unknown].map(PortSet::text);
         let mut words = allowed.clone();
         words.extend(mixed.iter().map(|it| format!("mixed:{it}")));
         words.extend(unknown.iter().map(|it| format!("unknown:{it}")));

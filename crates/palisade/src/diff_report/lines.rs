@@ -41,7 +41,7 @@ pub(crate) fn csv(out: &mut impl Write, report: &DiffReport<'_>) -> std::io::Res
     csv_line(out, &head)?;
     for block in &report.difference.blocks {
         let [old, new] = report.decided(block).map(|it| it.map(|it| it.words()));
-        let cause = block.culprits.first().map(|it| report.changed(*it).name);
+        let cause = block.causes.first().map(|it| report.changed(*it).name);
         let endpoint = match block.one_sided {
             Some(OneSided::New) => "new",
             Some(OneSided::Gone) => "gone",
@@ -53,7 +53,7 @@ pub(crate) fn csv(out: &mut impl Write, report: &DiffReport<'_>) -> std::io::Res
                 word(block.kind),
                 &report.names(block.from).join(" "),
                 &report.names(block.to).join(" "),
-                &block.ports.words().join(" "),
+                &block.ports.text().join(" "),
                 &block.family.map(|it| it.to_string()).unwrap_or_default(),
                 endpoint,
                 block.decision.map_or("", |why| why.direction.key()),
@@ -138,7 +138,7 @@ fn details(
     for block in blocks.iter().take(MOST_BLOCKS) {
         let group = |id: u32| group(report, &names, id, MOST_WORDS);
         let family = block.family.map_or(String::new(), |it| format!(" ({it})"));
-        let cause = block.culprits.first().map(|it| report.changed(*it).name);
+        let cause = block.causes.first().map(|it| report.changed(*it).name);
         md_line(
             out,
             &[

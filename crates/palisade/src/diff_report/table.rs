@@ -92,7 +92,7 @@ pub(crate) fn ports(ports: &PortSet, most: usize) -> String {
     if ports.is_everything() {
         return "any".to_owned();
     }
-    crate::connectivity::ports::few(&ports.words(), most)
+    crate::connectivity::ports::few(&ports.text(), most)
 }
 
 /// Groups blocks by the changed object that they come from, in order.
@@ -101,7 +101,7 @@ pub(crate) fn by_culprit<'b>(
 ) -> BTreeMap<Option<ChangedObject>, Vec<&'b Block>> {
     let mut groups: BTreeMap<Option<ChangedObject>, Vec<&Block>> = BTreeMap::new();
     for block in blocks {
-        let cause = block.culprits.first().copied();
+        let cause = block.causes.first().copied();
         groups.entry(cause).or_default().push(block);
     }
     groups

@@ -171,15 +171,15 @@ pub(crate) struct WitnessView {
 
 impl WitnessView {
     pub(crate) fn new(cluster: &Cluster<'_>, witness: &Witness) -> WitnessView {
-        let (protocol, port) = match witness.carried {
+        let (protocol, port) = match witness.transport {
             Transport::Port(protocol, port) => (protocol.name().to_owned(), Some(port.get())),
             Transport::Icmp => ("ICMP".to_owned(), None),
             Transport::Icmp6(_) => ("ICMPv6".to_owned(), None),
             Transport::Ip(number) => (number.to_string(), None),
         };
         WitnessView {
-            source: witness.source.words(cluster),
-            destination: witness.destination.words(cluster),
+            source: witness.source.text(cluster),
+            destination: witness.destination.text(cluster),
             protocol,
             port,
             family: witness.family.map(|family| family.to_string()),

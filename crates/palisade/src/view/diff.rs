@@ -190,9 +190,9 @@ impl AboutView {
         };
         let (old_rule, old_reason, old_policies) = parts(old);
         let (new_rule, new_reason, new_policies) = parts(new);
-        let mut causes = block.culprits.iter().map(|it| report.changed(*it).name);
+        let mut causes = block.causes.iter().map(|it| report.changed(*it).name);
         AboutView {
-            ports: block.ports.words(),
+            ports: block.ports.text(),
             family: block.family.map(|it| it.to_string()),
             new_endpoint: block.one_sided == Some(OneSided::New),
             gone_endpoint: block.one_sided == Some(OneSided::Gone),

@@ -69,7 +69,7 @@ impl<'t> ExplainContext<'t> {
 
     /// Names an endpoint.
     pub(crate) fn end_name(&self, endpoint: EndName) -> String {
-        endpoint.words(self.respondent.cluster)
+        endpoint.text(self.respondent.cluster)
     }
 
     /// Returns the id of a rule.
@@ -343,7 +343,7 @@ impl<'t> ExplainContext<'t> {
             if single.via.is_some() && flow.ports.is_empty() {
                 flow = self.single_flow(single);
             } else if flow.ports.is_empty() {
-                flow = flow.carrying(single.carried);
+                flow = flow.carrying(single.transport);
             }
         } else {
             let service = answer.flows.first().and_then(|single| single.via);
@@ -390,7 +390,7 @@ impl<'t> ExplainContext<'t> {
         let plainly = self.plainly();
         let explain = |PortAnswer { ports, answer }: &PortAnswer| {
             let flow = FlowView {
-                ports: ports.words(),
+                ports: ports.text(),
                 ..queried.clone()
             };
             plainly.explanation(flow, answer)
@@ -402,7 +402,7 @@ impl<'t> ExplainContext<'t> {
     pub(crate) fn any_port(&self, queried: FlowView, answers: &[PortAnswer]) -> ExplanationView {
         if let [PortAnswer { ports, answer }] = answers {
             let flow = FlowView {
-                ports: ports.words(),
+                ports: ports.text(),
                 ..queried
             };
             return self.explanation(flow, answer);
@@ -429,7 +429,7 @@ impl<'t> ExplainContext<'t> {
                 .map(|id| self.respondent.cluster.service_name(id)),
             ..FlowView::default()
         };
-        flow.carrying(single.carried)
+        flow.carrying(single.transport)
     }
 
     fn view(
@@ -466,7 +466,7 @@ impl<'t> ExplainContext<'t> {
     pub(crate) fn denials(&self, single: &FlowAnswer) -> Vec<Denial<'t>> {
         let directions = [Direction::Egress, Direction::Ingress].into_iter();
         let denials = directions.filter_map(|direction| {
-            let cause = single.outcome.side(direction).cause?;
+            let cause = single.outcome.direction(direction).cause?;
             (cause.verdict() == Verdict::Deny && self.why_not).then(|| Denial {
                 direction,
                 cause,
@@ -583,7 +583,7 @@ impl<'t> ExplainContext<'t> {
         RuleView {
             id: self.rule_id(place),
             api_version: policy.map_or("", |it| it.api_version).to_owned(),
-            kind: policy.map_or("", |it| it.generation.kind()),
+            kind: policy.map_or("", |it| it.api.kind()),
             namespace: namespace.map(|id| cluster.namespace_name(id).to_owned()),
             name: policy.map_or("", |it| it.name).to_owned(),
             direction: match place.direction {

@@ -522,7 +522,7 @@ fn facts(effects: &Effects) -> BTreeSet<Fact> {
     let overrides = overrides.map(|it| Fact::Override(it.winner, it.loser, it.verdict));
     let deferrals = effects.deferrals.iter();
     let deferrals = deferrals.map(|it| Fact::Deferral(it.rule, it.to, it.verdict));
-    let settling = effects.settling.iter().map(|it| Fact::Settles(*it));
+    let settling = effects.deciding.iter().map(|it| Fact::Settles(*it));
     overrides.chain(deferrals).chain(settling).collect()
 }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 
 use crate::labels::{Operator, Requirement, Selector};
 use crate::model::{
-    Cluster, Effect, Namespace, NamespaceId, NamespaceSet, Node, Origin, Peer, Pod, PodLifecycle,
+    Cluster, Effect, Namespace, NamespaceId, NamespaceSet, Node, Origin, Peer, Pod, PodPhase,
     PodSet, Policy, PolicyRank, PortMatch, Rule, Rules,
 };
 use crate::net::{CidrText, PortRange, Protocol};
@@ -33,7 +33,7 @@ pub(crate) fn pod(namespace_name: &'static str, name: &'static str) -> Pod<'stat
         addresses: vec![address.parse().unwrap()],
         node: None,
         host_network: false,
-        life: PodLifecycle::Running,
+        phase: PodPhase::Running,
         ready: true,
         created: None,
         origin: Origin(0),
@@ -70,7 +70,7 @@ pub(crate) fn cluster(pods: Vec<Pod<'static>>, policies: Vec<Draft>) -> Cluster<
         }
     });
     let mut policies: Vec<Policy<'static>> = policies.into_iter().map(Draft::build).collect();
-    policies.sort_by_key(|it| (it.generation, it.namespace, it.name));
+    policies.sort_by_key(|it| (it.api, it.namespace, it.name));
     Cluster {
         namespaces: namespaces.to_vec(),
         pods,
@@ -122,7 +122,7 @@ fn isolates(rank: PolicyRank) -> bool {
 
 pub(crate) fn policy(generation: PolicyApi, name: &'static str, rank: PolicyRank) -> Draft {
     Draft(Policy {
-        generation,
+        api: generation,
         api_version: "",
         namespace: None,
         name,
@@ -161,7 +161,7 @@ pub(crate) fn netpol(namespace_name: &str, name: &'static str) -> Draft {
     })
 }
 
-pub(crate) fn everyone() -> Selector<&'static str> {
+pub(crate) fn everything() -> Selector<&'static str> {
     Selector {
         requirements: Vec::new(),
     }
@@ -169,7 +169,7 @@ pub(crate) fn everyone() -> Selector<&'static str> {
 
 pub(crate) fn any_namespace() -> NamespaceSet<'static> {
     NamespaceSet::Selected {
-        selector: everyone(),
+        selector: everything(),
         except: Vec::new(),
     }
 }

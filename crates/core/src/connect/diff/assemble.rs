@@ -4,19 +4,19 @@ use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 
-use super::blame::Blame;
+use super::blame::CauseFinder;
 use super::changes::Changes;
 use super::compare::{ChangeLabel, ChangedGroup, ChangedPair};
-use super::ends::{ClusterSide, ComparedEnd};
-use super::groups::{Group, Groups, each_end};
+use super::ends::{ClusterSide, ComparedEndpoint};
+use super::groups::{Group, Groups, each_endpoint};
 use super::keys::JointKeys;
 use super::locals::Locals;
 use super::states::ChangeKind;
-use super::{Block, Difference, EndId, Endpoint, Totals, Version};
+use super::{Block, Difference, Endpoint, EndpointId, Totals, Version};
 use crate::answer::PortSet;
 use crate::compile::count;
 use crate::connect::bits::{self, KeySet, Weights, Words, or};
-use crate::connect::{Member, TooMany};
+use crate::connect::{Member, TooManyBlocks};
 use crate::set_hash::{SetInterner, word};
 
 /// The bytes that groups may take. A result that needs more counts as too many blocks.
@@ -58,7 +58,7 @@ struct Run {
 impl BlockAssembler {
     pub(super) fn new(
         sides: [&ClusterSide<'_>; 2],
-        endpoints: &[ComparedEnd],
+        endpoints: &[ComparedEndpoint],
         locals: &Locals,
         limit: usize,
     ) -> BlockAssembler {
@@ -105,7 +105,7 @@ impl BlockAssembler {
         members: &[u32],
         parts: Vec<ChangedGroup>,
         singles: &[ChangedPair],
-    ) -> Result<(), TooMany> {
+    ) -> Result<(), TooManyBlocks> {
         self.count(members, &parts, singles);
         for part in parts {
             let ports = self.ports(&part.ports);
@@ -133,7 +133,7 @@ impl BlockAssembler {
             list.push(single.destination);
         }
         if self.found.len() > self.limit || self.room > ROOM {
-            return Err(TooMany(self.limit.min(self.found.len())));
+            return Err(TooManyBlocks(self.limit.min(self.found.len())));
         }
         Ok(())
     }
@@ -208,7 +208,7 @@ impl BlockAssembler {
                 keys,
                 without: left_out,
             }) if (*run, *left_out) == (here, without) => Some(keys),
-            Some(Group::Keys { .. } | Group::Ends(_)) | None => None,
+            Some(Group::Keys { .. } | Group::Endpoints(_)) | None => None,
         };
         let also = self.also.get(&(id, here, without));
         if own_keys.into_iter().chain(also).any(|it| it.is(sources, n)) {
@@ -216,7 +216,7 @@ impl BlockAssembler {
         }
         let mut endpoints: Vec<u32> = Vec::new();
         let left_out = &self.locals.get(without).all;
-        each_end(&run.members, bits::iter(sources), left_out, |endpoint| {
+        each_endpoint(&run.members, bits::iter(sources), left_out, |endpoint| {
             endpoints.push(endpoint);
         });
         endpoints.sort_unstable();
@@ -235,13 +235,13 @@ impl BlockAssembler {
     fn endpoints_of(&self, id: u32) -> Cow<'_, [u32]> {
         let (run, keys, without) = match self.groups.get(id as usize) {
             Some(Group::Keys { run, keys, without }) => (*run, keys, *without),
-            Some(Group::Ends(endpoints)) => return Cow::Borrowed(endpoints),
+            Some(Group::Endpoints(endpoints)) => return Cow::Borrowed(endpoints),
             None => return Cow::Borrowed(&[]),
         };
         let run = self.runs.get(run).map_or(&[][..], |run| &run.members);
         let left_out = &self.locals.get(without).all;
         let mut list: Vec<u32> = Vec::new();
-        each_end(run, keys.iter(run.len()), left_out, |it| list.push(it));
+        each_endpoint(run, keys.iter(run.len()), left_out, |it| list.push(it));
         list.sort_unstable();
         Cow::Owned(list)
     }
@@ -252,7 +252,7 @@ impl BlockAssembler {
         let number = ids.number(sum(&endpoints), |id| *self.endpoints_of(id) == *endpoints);
         self.group_ids = ids;
         if number.is_new {
-            self.push(Group::Ends(endpoints));
+            self.push(Group::Endpoints(endpoints));
         }
         number.id
     }
@@ -260,7 +260,7 @@ impl BlockAssembler {
     fn push(&mut self, group: Group) {
         self.room += match &group {
             Group::Keys { keys, .. } => keys.room(),
-            Group::Ends(endpoints) => endpoints.len() * 4,
+            Group::Endpoints(endpoints) => endpoints.len() * 4,
         };
         self.groups.push(group);
     }
@@ -351,10 +351,10 @@ impl BlockAssembler {
             runs: self.runs.into_iter().map(|run| run.members).collect(),
             locals: self.locals,
         };
-        let blame = Blame::new([old, new], &changes, &endpoints);
+        let blame = CauseFinder::new([old, new], &changes, &endpoints);
         let ports = self.ports;
         let block = |(label, from, to, first, id): DraftBlock| {
-            let firsts = [groups.first(from), Some(EndId(first))];
+            let firsts = [groups.first(from), Some(EndpointId(first))];
             let block = Block {
                 kind: label.kind,
                 from,
@@ -364,15 +364,16 @@ impl BlockAssembler {
                 one_sided: label.one_sided,
                 decision: label.decision,
                 is_example: label.is_example,
-                culprits: blame.culprits(&label, || [from, to].map(|it| groups.some(it))),
+                causes: blame.culprits(&label, || [from, to].map(|it| groups.some(it))),
             };
             (firsts, block)
         };
-        let mut blocks: Vec<([Option<EndId>; 2], Block)> = drafts.into_iter().map(block).collect();
+        let mut blocks: Vec<([Option<EndpointId>; 2], Block)> =
+            drafts.into_iter().map(block).collect();
         // Changes come out of a hash map: every key of this order is a property of the block, so
         // output is the same in every run.
         blocks.sort_by(|(firsts, block), (other_firsts, other)| {
-            let key = |block: &Block| (block.kind, block.culprits.first().copied());
+            let key = |block: &Block| (block.kind, block.causes.first().copied());
             let order = key(block).cmp(&key(other));
             let [from, to] = firsts;
             let [other_from, other_to] = other_firsts;
@@ -389,7 +390,7 @@ impl BlockAssembler {
             old,
             new,
             changes,
-            ends: endpoints,
+            endpoints,
             groups,
             blocks,
             totals: self.totals,
@@ -416,7 +417,7 @@ fn sum(endpoints: &[u32]) -> u128 {
     words.fold(0, u128::wrapping_add)
 }
 
-fn is_many(sides: [&ClusterSide<'_>; 2], endpoint: &ComparedEnd) -> bool {
+fn is_many(sides: [&ClusterSide<'_>; 2], endpoint: &ComparedEndpoint) -> bool {
     let [old, new] = sides;
     let stands_for_many = |side: &ClusterSide<'_>, member: Option<u32>| match side.member(member) {
         Some(Member::Pod(id)) => {

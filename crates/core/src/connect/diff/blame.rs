@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::changes::{Change, Changes};
 use super::compare::ChangeLabel;
-use super::{EndId, Endpoint, Version};
+use super::{Endpoint, EndpointId, Version};
 use crate::affect::selects;
 use crate::compile::count;
 use crate::connect::Member;
@@ -26,7 +26,7 @@ pub enum ChangedObject {
 }
 
 /// Finds the changed objects of blocks, by their identifiers on each side.
-pub(super) struct Blame<'b> {
+pub(super) struct CauseFinder<'b> {
     versions: [Version<'b>; 2],
     changes: &'b Changes,
     ends: &'b [Endpoint],
@@ -51,13 +51,13 @@ fn places<T: Copy + Eq + std::hash::Hash>(
 /// The maximum number of objects of a block.
 const MOST: usize = 16;
 
-impl<'b> Blame<'b> {
+impl<'b> CauseFinder<'b> {
     pub(super) fn new(
         versions: [Version<'b>; 2],
         changes: &'b Changes,
         ends: &'b [Endpoint],
-    ) -> Blame<'b> {
-        Blame {
+    ) -> CauseFinder<'b> {
+        CauseFinder {
             versions,
             changes,
             ends,
@@ -74,7 +74,7 @@ impl<'b> Blame<'b> {
     pub(super) fn culprits(
         &self,
         label: &ChangeLabel,
-        some: impl FnOnce() -> [Vec<EndId>; 2],
+        some: impl FnOnce() -> [Vec<EndpointId>; 2],
     ) -> Vec<ChangedObject> {
         let mut found = Vec::new();
         if label.one_sided.is_none()
@@ -130,8 +130,8 @@ impl<'b> Blame<'b> {
     fn on_subjects(
         &self,
         label: &ChangeLabel,
-        sources: &[EndId],
-        destinations: &[EndId],
+        sources: &[EndpointId],
+        destinations: &[EndpointId],
     ) -> Vec<ChangedObject> {
         let directions = match label.decision {
             Some(decision) => vec![decision.direction],
@@ -174,7 +174,7 @@ impl<'b> Blame<'b> {
     /// Returns changed objects among endpoints: namespaces first, as one can explain many pods.
     fn among<'e>(
         &self,
-        endpoints: impl Iterator<Item = &'e EndId>,
+        endpoints: impl Iterator<Item = &'e EndpointId>,
         is_one_sided: bool,
     ) -> Vec<ChangedObject> {
         let mut found = Vec::new();

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::compile::count;
 use crate::model::{
     Cluster, ContainerPort, Effect, Namespace, NamespaceId, NamespaceSet, Node, NodeId, Peer, Pod,
-    PodId, PodLifecycle, PodSet, Policy, PolicyId, Rules,
+    PodId, PodPhase, PodSet, Policy, PolicyId, Rules,
 };
 use crate::policy::{Direction, PolicyApi};
 
@@ -128,7 +128,7 @@ fn changed<'x, T, I>(
 fn policies<'c>(old: &'c Cluster<'c>, new: &'c Cluster<'c>) -> Vec<PolicyChange> {
     fn key<'c>(cluster: &'c Cluster<'c>, policy: &'c Policy<'c>) -> (PolicyApi, &'c str, &'c str) {
         let namespace = policy.namespace.map_or("", |it| cluster.namespace_name(it));
-        (policy.generation, namespace, policy.name)
+        (policy.api, namespace, policy.name)
     }
     let same = Same {
         old,
@@ -151,7 +151,7 @@ fn policies<'c>(old: &'c Cluster<'c>, new: &'c Cluster<'c>) -> Vec<PolicyChange>
         // subject only a direction whose rules differ is affected.
         let has_effect = |direction: Direction| {
             let mut sides = [pair.old, pair.new].into_iter().flatten();
-            sides.any(|(_, policy)| crate::affect::speaks(policy, direction))
+            sides.any(|(_, policy)| crate::affect::applies_to(policy, direction))
         };
         match (pair.old, pair.new) {
             (Some((_, old)), Some((_, new))) if same.selection(old, new) => {
@@ -238,7 +238,7 @@ fn pods<'c>(old: &'c Cluster<'c>, new: &'c Cluster<'c>) -> Vec<Change<PodId>> {
     fn key<'c>(cluster: &'c Cluster<'c>, pod: &'c Pod<'c>) -> Option<Key<'c>> {
         let namespace = cluster.namespace_name(pod.namespace);
         // A terminated pod has no flows (D81): it counts as gone.
-        (pod.life != PodLifecycle::Ended).then_some((namespace, pod.template, pod.name))
+        (pod.phase != PodPhase::Terminated).then_some((namespace, pod.template, pod.name))
     }
     let pairs = matched(&old.pods, &new.pods, |it| key(old, it), |it| key(new, it));
     changed(pairs, PodId, |old, new| {

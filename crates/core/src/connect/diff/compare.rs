@@ -58,7 +58,7 @@ pub(super) struct ChangedPair {
 /// The inputs that the comparisons of all destinations share.
 pub(super) struct Comparison<'g, 'c> {
     pub(super) sides: [&'g ClusterSide<'c>; 2],
-    pub(super) grounds: [&'g FoldContext<'g>; 2],
+    pub(super) contexts: [&'g FoldContext<'g>; 2],
     pub(super) sources: &'g JointKeys<'c>,
     pub(super) destinations: &'g JointKeys<'c>,
     /// The source keys that each side has.
@@ -153,7 +153,7 @@ impl<'c> Comparison<'_, 'c> {
             return (Vec::new(), Vec::new());
         };
         let rows = [worker.old.row(old_key), worker.new.row(new_key)];
-        let [before, after] = self.grounds;
+        let [before, after] = self.contexts;
         let map = |it: &FoldContext<'_>, key| class(it.program, key).map(|it| it.port_map);
         let maps = [map(before, old_key), map(after, new_key)];
         // Few pairs of port maps occur: each worker intersects their columns once.
@@ -223,7 +223,7 @@ impl<'c> Comparison<'_, 'c> {
                 continue;
             }
             let states = |index: usize| {
-                let context = self.grounds.get(index)?;
+                let context = self.contexts.get(index)?;
                 let (view, cell) = (at.views.get(index)?, alike.cells.get(index)?);
                 let neighbour = at
                     .neighbour

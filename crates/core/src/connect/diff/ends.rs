@@ -60,7 +60,7 @@ impl<'c> ClusterSide<'c> {
 
 /// An endpoint, by its index among the members of both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ComparedEnd {
+pub(super) struct ComparedEndpoint {
     pub(super) old: Option<u32>,
     pub(super) new: Option<u32>,
     /// The blocks, if it is a network outside.
@@ -69,28 +69,28 @@ pub(super) struct ComparedEnd {
 
 /// The name by which both clusters have an endpoint.
 #[derive(PartialEq, Eq, Hash)]
-enum EndKey<'c> {
+enum EndpointName<'c> {
     Pod(&'c str, Option<&'static str>, &'c str),
     Node(&'c str),
 }
 
-fn end_key<'c>(cluster: &'c Cluster<'c>, member: Member) -> Option<EndKey<'c>> {
+fn end_key<'c>(cluster: &'c Cluster<'c>, member: Member) -> Option<EndpointName<'c>> {
     match member {
         Member::Pod(PodId(id)) => {
             let pod = cluster.pods.get(id as usize)?;
             let namespace = cluster.namespace_name(pod.namespace);
-            Some(EndKey::Pod(namespace, pod.template, pod.name))
+            Some(EndpointName::Pod(namespace, pod.template, pod.name))
         }
-        Member::Node(NodeId(id)) => Some(EndKey::Node(cluster.nodes.get(id as usize)?.name)),
+        Member::Node(NodeId(id)) => Some(EndpointName::Node(cluster.nodes.get(id as usize)?.name)),
         Member::Network(_) | Member::Service(_) => None,
     }
 }
 
 /// Returns the endpoints: those of the new cluster in order, those that are gone, and the networks
 /// outside, split where either cluster distinguishes addresses.
-pub(super) fn compared_ends(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec<ComparedEnd> {
+pub(super) fn compared_ends(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec<ComparedEndpoint> {
     // By name, not by index: an object has another index as soon as any other one is added.
-    let mut left: FxHashMap<EndKey<'_>, u32> = FxHashMap::default();
+    let mut left: FxHashMap<EndpointName<'_>, u32> = FxHashMap::default();
     left.reserve(old.members.len());
     for (id, (member, _)) in old.members.iter().enumerate() {
         if let Some(known) = end_key(old.cluster, *member) {
@@ -100,7 +100,7 @@ pub(super) fn compared_ends(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec
     let mut endpoints = Vec::with_capacity(new.members.len());
     for (id, (member, _)) in new.members.iter().enumerate() {
         if let Some(known) = end_key(new.cluster, *member) {
-            endpoints.push(ComparedEnd {
+            endpoints.push(ComparedEndpoint {
                 old: left.remove(&known),
                 new: Some(count(id)),
                 blocks: Vec::new(),
@@ -109,7 +109,7 @@ pub(super) fn compared_ends(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec
     }
     let mut gone: Vec<u32> = left.into_values().collect();
     gone.sort_unstable();
-    endpoints.extend(gone.into_iter().map(|id| ComparedEnd {
+    endpoints.extend(gone.into_iter().map(|id| ComparedEndpoint {
         old: Some(id),
         new: None,
         blocks: Vec::new(),
@@ -141,10 +141,10 @@ fn pieces(side: &ClusterSide<'_>, family: Family) -> Vec<Piece> {
 }
 
 /// Returns the networks outside, one for each pair of overlapping networks of the two sides.
-fn outside(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec<ComparedEnd> {
+fn outside(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec<ComparedEndpoint> {
     // An address that is outside on one side only belongs to a pod or a node of the other side,
     // which is an endpoint by its name.
-    let mut endpoints: Vec<ComparedEnd> = Vec::new();
+    let mut endpoints: Vec<ComparedEndpoint> = Vec::new();
     for family in Family::BOTH {
         let mut ids: FxHashMap<(u32, u32), usize> = FxHashMap::default();
         let (mine, its) = (pieces(old, family), pieces(new, family));
@@ -154,7 +154,7 @@ fn outside(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec<ComparedEnd> {
             if first <= last {
                 let id = *ids.entry((a.2, b.2)).or_insert(endpoints.len());
                 if id == endpoints.len() {
-                    endpoints.push(ComparedEnd {
+                    endpoints.push(ComparedEndpoint {
                         old: Some(a.2),
                         new: Some(b.2),
                         blocks: Vec::new(),

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::locals::Locals;
-use super::{Block, EndId};
+use super::{Block, EndpointId};
 use crate::compile::count;
 use crate::connect::bits::KeySet;
 
@@ -17,11 +17,11 @@ pub(super) enum Group {
         without: u32,
     },
     /// Single endpoints, ascending.
-    Ends(Vec<u32>),
+    Endpoints(Vec<u32>),
 }
 
 /// Calls `with` for the endpoints of some source keys of a run, except those in `left_out`.
-pub(super) fn each_end(
+pub(super) fn each_endpoint(
     run: &[Vec<u32>],
     keys: impl Iterator<Item = u32>,
     left_out: &[u32],
@@ -59,15 +59,15 @@ impl Groups {
     }
 
     /// Returns the endpoints of a group, ascending.
-    pub fn get(&self, id: u32) -> Vec<EndId> {
-        let mut endpoints: Vec<EndId> = Vec::new();
-        self.each(id, |it| endpoints.push(EndId(it)));
+    pub fn get(&self, id: u32) -> Vec<EndpointId> {
+        let mut endpoints: Vec<EndpointId> = Vec::new();
+        self.each(id, |it| endpoints.push(EndpointId(it)));
         endpoints.sort_unstable();
         endpoints
     }
 
     /// Returns the first endpoint of a group.
-    pub fn first(&self, id: u32) -> Option<EndId> {
+    pub fn first(&self, id: u32) -> Option<EndpointId> {
         // The endpoints of a key are ascending, those of several keys are not.
         let mut first = None;
         self.each(id, |it| {
@@ -75,11 +75,11 @@ impl Groups {
                 first = Some(it);
             }
         });
-        first.map(EndId)
+        first.map(EndpointId)
     }
 
     /// Returns the first [`SOME`] endpoints of a group.
-    pub(super) fn some(&self, id: u32) -> Vec<EndId> {
+    pub(super) fn some(&self, id: u32) -> Vec<EndpointId> {
         let mut endpoints = self.get(id);
         endpoints.truncate(SOME);
         endpoints
@@ -87,11 +87,11 @@ impl Groups {
 
     fn each(&self, id: u32, with: impl FnMut(u32)) {
         match self.list.get(id as usize) {
-            Some(Group::Ends(list)) => list.iter().copied().for_each(with),
+            Some(Group::Endpoints(list)) => list.iter().copied().for_each(with),
             Some(Group::Keys { run, keys, without }) => {
                 let run = self.runs.get(*run).map_or(&[][..], Vec::as_slice);
                 let left_out = &self.locals.get(*without).all;
-                each_end(run, keys.iter(run.len()), left_out, with);
+                each_endpoint(run, keys.iter(run.len()), left_out, with);
             }
             None => {}
         }

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::ends::{ClusterSide, ComparedEnd};
+use super::ends::{ClusterSide, ComparedEndpoint};
 use crate::compile::count;
 use crate::connect::keys::{FlowRole, Key, Keys};
 use crate::connect::members::MemberView;
@@ -24,7 +24,7 @@ impl<'c> JointKeys<'c> {
     pub(super) fn new(
         old: &ClusterSide<'c>,
         new: &ClusterSide<'c>,
-        endpoints: &[ComparedEnd],
+        endpoints: &[ComparedEndpoint],
         role: FlowRole,
         takes_part: impl Fn(usize) -> bool,
     ) -> JointKeys<'c> {

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::ends::{ClusterSide, ComparedEnd};
+use super::ends::{ClusterSide, ComparedEndpoint};
 use crate::compile::count;
 use crate::net::Family;
 
@@ -23,9 +23,9 @@ pub(super) struct Locals {
 }
 
 impl Locals {
-    pub(super) fn new(sides: [&ClusterSide<'_>; 2], endpoints: &[ComparedEnd]) -> Locals {
-        let member = |it: &ComparedEnd, side: usize| if side == 0 { it.old } else { it.new };
-        let view = |it: &ComparedEnd, side: usize| sides.get(side)?.view_of(member(it, side)?);
+    pub(super) fn new(sides: [&ClusterSide<'_>; 2], endpoints: &[ComparedEndpoint]) -> Locals {
+        let member = |it: &ComparedEndpoint, side: usize| if side == 0 { it.old } else { it.new };
+        let view = |it: &ComparedEndpoint, side: usize| sides.get(side)?.view_of(member(it, side)?);
         let on_nodes = [0, 1].map(|side| {
             let mut on_node: FxHashMap<&str, Vec<u32>> = FxHashMap::default();
             for (id, endpoint) in endpoints.iter().enumerate() {
@@ -40,11 +40,11 @@ impl Locals {
             of_end: Vec::with_capacity(endpoints.len()),
         };
         // An endpoint with other address families can gain or lose flows that no policy decides.
-        let families = |it: &ComparedEnd, side: usize| {
+        let families = |it: &ComparedEndpoint, side: usize| {
             let view = view(it, side);
             Family::BOTH.map(|family| view.is_some_and(|it| it.may_have(family)))
         };
-        let is_moved = |it: &ComparedEnd| families(it, 0) != families(it, 1);
+        let is_moved = |it: &ComparedEndpoint| families(it, 0) != families(it, 1);
         let moved: Vec<bool> = endpoints.iter().map(is_moved).collect();
         // A moved destination shares no neighbours with others of its nodes: all of them are
         // special to it.

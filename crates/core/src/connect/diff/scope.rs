@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::changes::{Changes, PolicyChange};
-use super::ends::{ClusterSide, ComparedEnd};
+use super::ends::{ClusterSide, ComparedEndpoint};
 use crate::affect::selects;
 use crate::connect::Member;
 use crate::model::{Cluster, NamespaceId, NodeId, PodId, PolicyId};
@@ -25,7 +25,7 @@ impl Scope {
     pub(super) fn new(
         old: &ClusterSide<'_>,
         new: &ClusterSide<'_>,
-        endpoints: &[ComparedEnd],
+        endpoints: &[ComparedEndpoint],
         changes: &Changes,
     ) -> Scope {
         // An endpoint too many only costs time: its flows are compared and found equal. One that is
@@ -45,7 +45,7 @@ impl Scope {
             );
         }
         let [of_old, of_new] = &sides;
-        let is_affected = |it: &ComparedEnd, direction: Direction| {
+        let is_affected = |it: &ComparedEndpoint, direction: Direction| {
             let is_one_sided = it.old.is_none() || it.new.is_none();
             let is_of = |side: &AffectedEnds<'_>, member: Option<Member>| {
                 member.is_some_and(|member| side.is(member, direction))

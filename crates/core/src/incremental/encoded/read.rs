@@ -132,7 +132,7 @@ impl<'b, 'n> Reader<'b, 'n> {
         self.own = namespace.unwrap_or(self.own);
         // Rust evaluates the fields in this order, which must be that of the bytes.
         Some(Policy {
-            generation,
+            api: generation,
             api_version: "",
             origin: Origin(u32::MAX),
             namespace,

@@ -75,7 +75,7 @@ impl Writer<'_, '_> {
     pub(super) fn policy(&mut self, policy: &Policy<'_>, with_rules: bool) {
         // Every field is listed: a new one must be encoded, or be left out here with a reason.
         let Policy {
-            generation,
+            api: generation,
             // Decide nothing; a policy that differs in them only is equal.
             api_version: _,
             origin: _,

@@ -12,7 +12,7 @@ use super::Engine;
 use super::membership::{GroupChanges, own_members};
 use crate::incremental::named::{LivePodSubset, Named};
 use crate::incremental::select::GroupSpec;
-use crate::incremental::store::{Before, Store};
+use crate::incremental::store::{AddressState, Store};
 use crate::incremental::texts::Symbol;
 use crate::net::Protocol;
 use crate::plan::GroupId;
@@ -88,7 +88,7 @@ impl Engine {
         &self,
         store: &Store,
         address: IpAddr,
-        before: &Before,
+        before: &AddressState,
         turnover: &GroupChanges,
     ) -> Vec<u32> {
         let mut groups = store.groups.get(before.groups).to_vec();

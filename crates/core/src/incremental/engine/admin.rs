@@ -119,7 +119,7 @@ impl Engine {
             policy.and_then(|it| title(&it.bytes))
         });
         let title = title_of.as_ref()?;
-        let named = (title.generation, title.name);
+        let named = (title.api, title.name);
         let (tier, key) = order(title.rank, named, step.action, index)?;
         (tier == Tier::Admin).then_some(key)
     }

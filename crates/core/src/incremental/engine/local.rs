@@ -123,10 +123,10 @@ impl Engine {
         // plan have in common keep their numbers, and the kernel keeps them.
         for id in old {
             if self.chains.release(id) {
-                change.ended_bodies.push(id);
+                change.ended_chains.push(id);
             }
         }
-        change.ended_bodies.sort_unstable();
+        change.ended_chains.sort_unstable();
     }
 
     /// Plans the NetworkPolicies of some classes.

@@ -79,7 +79,7 @@ impl Engine {
         let by_address =
             self.groups.has_ranged() || turnover.ended.values().any(GroupSpec::is_ranged);
         for (address, before) in store.changes.touched.iter() {
-            let (after, ports) = store.standing(before.now);
+            let (after, ports) = store.lists_of(before.now);
             // Without groups by address the lists of the owners are complete, and equal lists have
             // equal numbers.
             if by_address {
@@ -116,7 +116,7 @@ impl Engine {
                 change.narrowing.insert(*group);
             }
         }
-        change.rejudge |= !change.left.is_empty() || !change.narrowing.is_empty();
+        change.reevaluate |= !change.left.is_empty() || !change.narrowing.is_empty();
     }
 
     /// Ends the groups that lost their last use, and begins those that got their first one.
@@ -312,7 +312,7 @@ impl Engine {
                 }
             }
         }
-        change.rejudge |= !change.pods.is_empty() || !change.ended_pods.is_empty();
+        change.reevaluate |= !change.pods.is_empty() || !change.ended_pods.is_empty();
     }
 }
 

@@ -223,7 +223,7 @@ impl GroupRegistry for ExcerptRegistry<'_> {
             GroupMeaning::Named(name, protocol, port) => {
                 TextSpec::Named(name.into(), protocol, port)
             }
-            GroupMeaning::Together(groups, named) => {
+            GroupMeaning::Union(groups, named) => {
                 let named = named.iter().filter_map(|(at, subset)| {
                     let subset = match subset {
                         None => None,
@@ -266,7 +266,7 @@ impl GroupRegistry for ExcerptRegistry<'_> {
         GroupId(self.groups.number(spec, role))
     }
 
-    fn among(&mut self, key: &SubsetKey, hosts: &[GroupId]) -> SubsetId {
+    fn subset(&mut self, key: &SubsetKey, hosts: &[GroupId]) -> SubsetId {
         let specs = hosts.iter().filter_map(|it| self.groups.spec(it.0));
         let mut pods = Vec::new();
         for spec in specs {

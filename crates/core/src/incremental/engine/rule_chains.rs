@@ -21,7 +21,7 @@ pub(super) struct GroupUses {
 /// The rule chains, their steps, and the uses of groups by them.
 #[derive(Debug)]
 pub(in crate::incremental) struct RuleChains {
-    pub(in crate::incremental) bodies: BTreeMap<RuleChainId, Kept>,
+    pub(in crate::incremental) bodies: BTreeMap<RuleChainId, StoredChain>,
     ids: HashMap<Arc<ChainContent>, RuleChainId, Hashes>,
     next: u32,
     steps: Slab<KeptStep>,
@@ -34,7 +34,7 @@ pub(in crate::incremental) struct RuleChains {
 
 /// A rule chain in use.
 #[derive(Debug)]
-pub(in crate::incremental) struct Kept {
+pub(in crate::incremental) struct StoredChain {
     pub(in crate::incremental) body: Arc<RuleChain>,
     content: Arc<ChainContent>,
     /// The number of local classes that use the chain.
@@ -155,7 +155,7 @@ impl RuleChains {
         let id = self.number();
         let content = Arc::new(content);
         self.ids.insert(Arc::clone(&content), id);
-        let kept = Kept {
+        let kept = StoredChain {
             body: chain,
             content,
             uses: 1,

@@ -33,24 +33,24 @@ impl Engine {
         }
         let is_translated = set_changes.append_to(&self.sharing, &mut change);
         // Without shared sets and renamed chains the change is published as it is.
-        if !is_translated && self.told.is_empty() {
+        if !is_translated && self.published.is_empty() {
             return change;
         }
         // Ended chains before new ones: a step that only ended chains used must be translated anew,
         // because its groups may have other sets by now.
-        for id in &mut change.ended_bodies {
-            *id = self.told.end(*id);
+        for id in &mut change.ended_chains {
+            *id = self.published.end(*id);
         }
         if !set_changes.moved.is_empty() {
             self.update_chains(&set_changes, &mut split, &mut change);
         }
-        change.ended_bodies.sort_unstable();
+        change.ended_chains.sort_unstable();
         for (id, chain) in &mut change.chains {
-            (*id, *chain) = self.told.begin(*id, chain, *id, &self.sharing);
+            (*id, *chain) = self.published.begin(*id, chain, *id, &self.sharing);
         }
         // Last, when all chains have the numbers by which they are published.
         for (_, chains) in &mut change.pods {
-            *chains = self.told.faced(*chains);
+            *chains = self.published.faced(*chains);
         }
         for (set, members) in ended_members {
             change.ended_groups.push(set);
@@ -111,9 +111,9 @@ impl Engine {
         let renumbered = self.renumber_chains(&set_changes.moved, &new);
         for (id, number, _) in &renumbered {
             // Packets in flight may still be in the old chain: it ends with the rest.
-            change.ended_bodies.push(*number);
+            change.ended_chains.push(*number);
             let chain = self.chains.bodies.get(id);
-            let chain = chain.map(|kept| self.told.body(*id, &kept.body));
+            let chain = chain.map(|kept| self.published.body(*id, &kept.body));
             split.chains.extend(chain);
         }
         split.chains.sort_unstable_by_key(|(id, _)| *id);
@@ -126,7 +126,7 @@ impl Engine {
             };
             let both = [chains.egress, chains.ingress];
             if both.iter().flatten().any(|id| ids.contains(id)) {
-                split.pods.push((*address, self.told.faced(chains)));
+                split.pods.push((*address, self.published.faced(chains)));
             }
         }
     }
@@ -151,13 +151,13 @@ impl Engine {
         // All chains end before the first one begins: a step that several chains share is
         // translated anew only when no chain uses its old translation.
         let renumbered = naming.into_iter().map(|(id, chain)| {
-            let number = self.told.end(id);
+            let number = self.published.end(id);
             (id, number, chain)
         });
         let renumbered: Vec<(RuleChainId, RuleChainId, Arc<RuleChain>)> = renumbered.collect();
         for (id, _, chain) in &renumbered {
             let number = self.chains.number();
-            self.told.begin(*id, chain, number, &self.sharing);
+            self.published.begin(*id, chain, number, &self.sharing);
         }
         renumbered
     }
@@ -227,10 +227,12 @@ impl Engine {
                 .map(|(id, group)| (self.sharing.set(GroupId(id)), group))
                 .collect(),
             chains: chains
-                .map(|(id, kept)| self.told.body(*id, &kept.body))
+                .map(|(id, kept)| self.published.body(*id, &kept.body))
                 .collect(),
             pods: pods
-                .filter_map(|(address, (_, chains))| Some((*address, self.told.faced((*chains)?))))
+                .filter_map(|(address, (_, chains))| {
+                    Some((*address, self.published.faced((*chains)?)))
+                })
                 .collect(),
         }
     }

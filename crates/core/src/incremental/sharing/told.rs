@@ -15,7 +15,7 @@ use crate::plan::{
 /// number. All others are published as they are.
 // Only the differences: most chains name no group that shares a set.
 #[derive(Debug, Default)]
-pub(in crate::incremental) struct Told {
+pub(in crate::incremental) struct PublishedChains {
     bodies: FxHashMap<RuleChainId, Other>,
     /// Translated steps, by the addresses of the engine's steps.
     // Many chains share a step. Translated once, it is one step for the dataplane as well.
@@ -40,7 +40,7 @@ struct OtherStep {
     uses: u32,
 }
 
-impl Told {
+impl PublishedChains {
     pub(in crate::incremental) fn is_empty(&self) -> bool {
         self.bodies.is_empty()
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use rustc_hash::FxHashMap;
 
 use super::table::Table;
-use super::{Before, Pod, Store};
+use super::{AddressState, Pod, Store};
 use crate::compile::precedence;
 use crate::incremental::slab::NONE;
 
@@ -136,14 +136,14 @@ impl Store {
             return;
         }
         let owner = self.owner(address);
-        let (groups, ports) = self.standing(owner);
+        let (groups, ports) = self.lists_of(owner);
         // The record names lists by number. Before the commit, the owner's class can get other
         // groups or be gone; without this use the number would then mean another list.
         self.groups.retain(groups);
         if ports != NONE {
             self.ports.retain(ports);
         }
-        let before = Before {
+        let before = AddressState {
             owner,
             now: None,
             groups,
@@ -163,7 +163,7 @@ impl Store {
     }
 
     /// Returns the list of groups of an owner's addresses, and the list of ports of its class.
-    pub(in crate::incremental) fn standing(&self, owner: Option<Owner>) -> (u32, u32) {
+    pub(in crate::incremental) fn lists_of(&self, owner: Option<Owner>) -> (u32, u32) {
         let standing = match owner {
             Some(Owner::Pod(pod)) => {
                 let class = self.pods.get(pod).map_or(NONE, |it| it.class);
@@ -249,7 +249,7 @@ impl Store {
         let v6 = self.claims.v6.keys().map(|it| IpAddr::V6((*it).into()));
         for address in v4.chain(v6) {
             if !self.is_touched(address) {
-                take(address, self.standing(self.owner(address)));
+                take(address, self.lists_of(self.owner(address)));
             }
         }
         for (address, before) in self.changes.touched.iter() {

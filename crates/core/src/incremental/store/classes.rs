@@ -77,8 +77,8 @@ impl Store {
             return known;
         }
         let namespace = self.use_namespace(facts.namespace);
-        let labels = self.label_set(&facts.given.labels);
-        let ports = self.port_list(&facts.given.ports);
+        let labels = self.label_set(&facts.object.labels);
+        let ports = self.port_list(&facts.object.ports);
         let id = self.classes.insert(Class {
             digest,
             namespace,

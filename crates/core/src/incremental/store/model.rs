@@ -7,9 +7,7 @@ use std::sync::Arc;
 use super::Store;
 use crate::compile::count;
 use crate::incremental::encoded::{decode, isolation, title};
-use crate::model::{
-    Cluster, ContainerPort, Labels, Namespace, NamespaceId, Origin, Pod, PodLifecycle,
-};
+use crate::model::{Cluster, ContainerPort, Labels, Namespace, NamespaceId, Origin, Pod, PodPhase};
 use crate::policy::PolicyApi;
 
 /// A small cluster for one run of the compiler: a few classes, and policies that could select them.
@@ -50,7 +48,7 @@ impl<'s> Excerpt<'s> {
             addresses: Vec::new(),
             node: None,
             host_network: false,
-            life: PodLifecycle::Running,
+            phase: PodPhase::Running,
             ready: true,
             created: None,
             origin: Origin(u32::MAX),
@@ -92,7 +90,7 @@ impl<'s> Excerpt<'s> {
             labels: found
                 .map(|it| store.labels_of(it.labels))
                 .unwrap_or_default(),
-            has_object: found.is_some_and(|it| it.known),
+            has_object: found.is_some_and(|it| it.has_object),
         });
         self.namespaces.insert(name, id);
         id
@@ -124,7 +122,7 @@ impl Store {
         let Some(policy) = self.policies.get(policy) else {
             return false;
         };
-        let api = title(&policy.bytes).map(|it| it.generation);
+        let api = title(&policy.bytes).map(|it| it.api);
         let is_2016 = api == Some(PolicyApi::NetworkPolicy2016);
         let namespace = self.namespaces.get(policy.namespace);
         !is_2016 || namespace.is_some_and(|it| it.is_isolated)

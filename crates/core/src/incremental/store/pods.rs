@@ -8,7 +8,7 @@ use super::stamp::{Created, Stamp};
 use super::{Hosted, Owner, Store};
 use crate::incremental::digest::Digest;
 use crate::incremental::slab::NONE;
-use crate::model::{Pod as ModelPod, PodLifecycle};
+use crate::model::{Pod as ModelPod, PodPhase};
 use crate::time::digits;
 
 /// A pod that has an address.
@@ -37,7 +37,7 @@ impl Default for Pod {
     fn default() -> Pod {
         Pod {
             whole: 0,
-            stamp: Stamp::new(PodLifecycle::Ended, None, false),
+            stamp: Stamp::new(PodPhase::Terminated, None, false),
             key: 0,
             name: NONE,
             class: NONE,
@@ -59,14 +59,14 @@ impl Pod {
         self.stamp.is_local()
     }
 
-    pub(super) fn life(&self) -> PodLifecycle {
+    pub(super) fn life(&self) -> PodPhase {
         self.stamp.life()
     }
 }
 
 /// A pod of the input, with the hashes of everything that policies can see of it.
 pub(super) struct Facts<'g, 'a> {
-    pub(super) given: &'g ModelPod<'a>,
+    pub(super) object: &'g ModelPod<'a>,
     pub(super) namespace: &'g str,
     is_local: bool,
     /// The hash of its class, still open; for a host-network pod, that of its namespace.
@@ -79,7 +79,7 @@ impl Facts<'_, '_> {
     /// Returns the address if there is exactly one IPv4 address, else zero.
     // A single 0.0.0.0 is zero as well, and goes to `more_addresses` like several addresses.
     fn address(&self) -> u32 {
-        match self.given.addresses.as_slice() {
+        match self.object.addresses.as_slice() {
             [IpAddr::V4(one)] => one.to_bits(),
             _ => 0,
         }
@@ -99,7 +99,7 @@ impl Store {
     ) -> bool {
         // Without an address, or after its end, a pod is no member of any group (D81, D83).
         let object = object.filter(|it| {
-            it.template.is_none() && it.life != PodLifecycle::Ended && !it.addresses.is_empty()
+            it.template.is_none() && it.phase != PodPhase::Terminated && !it.addresses.is_empty()
         });
         let of_namespace = self.texts.hashes().text(namespace);
         let mut name_hash = of_namespace;
@@ -184,7 +184,7 @@ impl Store {
         let (text, life) = if object.host_network {
             (object.node, 0)
         } else {
-            (object.created, object.life as u64)
+            (object.created, object.phase as u64)
         };
         digest.word(name_hash);
         let is_some = u64::from(text.is_some());
@@ -204,7 +204,7 @@ impl Store {
         }
         digest.text(text.unwrap_or_default());
         Facts {
-            given: object,
+            object,
             namespace,
             is_local,
             class,
@@ -225,7 +225,7 @@ impl Store {
             u64::from(pods.get(id).map_or(0, |it| it.key)) << 32
         });
         self.fill(id, facts, NONE);
-        self.claim_addresses(id, facts.given);
+        self.claim_addresses(id, facts.object);
     }
 
     fn remove_pod(&mut self, id: u32) {
@@ -245,10 +245,10 @@ impl Store {
             return;
         };
         let (one, is_hosted) = (pod.address, pod.class == NONE);
-        if !facts.given.host_network && !self.same_created(pod.stamp, facts.given.created) {
+        if !facts.object.host_network && !self.same_created(pod.stamp, facts.object.created) {
             self.changes.recreated.insert(id);
         }
-        let stays = one != 0 && one == facts.address() && is_hosted == facts.given.host_network;
+        let stays = one != 0 && one == facts.address() && is_hosted == facts.object.host_network;
         // Nearly all pods keep their address. The claim stays then, but the state of the address
         // must be recorded before the class of the pod changes.
         if stays {
@@ -261,7 +261,7 @@ impl Store {
         // After `fill` has its use: otherwise the namespace could be removed and made again.
         self.release_namespace(namespace);
         if !stays {
-            self.claim_addresses(id, facts.given);
+            self.claim_addresses(id, facts.object);
         }
     }
 
@@ -276,24 +276,21 @@ impl Store {
     /// Stores everything of a pod except its name. `before` is the class that it is still a member
     /// of.
     fn fill(&mut self, id: u32, facts: &Facts<'_, '_>, before: u32) {
-        let object = facts.given;
+        let object = facts.object;
         let (stamp, class) = if object.host_network {
             let namespace = self.use_namespace(facts.namespace);
             let node = object.node.map(|node| self.texts.intern(node));
             let node = node.unwrap_or(NONE);
             self.hosted.insert(id, Hosted { namespace, node });
             self.host_pods.entry(node).or_default().push(id);
-            (
-                Stamp::new(PodLifecycle::Running, None, facts.is_local),
-                NONE,
-            )
+            (Stamp::new(PodPhase::Running, None, facts.is_local), NONE)
         } else {
             let created = object.created.map(|text| match digits(text) {
                 Some(digits) => Created::Digits(digits),
                 None => Created::Text(self.texts.intern(text)),
             });
             let class = self.class_of(facts, before);
-            (Stamp::new(object.life, created, facts.is_local), class)
+            (Stamp::new(object.phase, created, facts.is_local), class)
         };
         let address = facts.address();
         if address == 0 {

@@ -179,11 +179,7 @@ impl Store {
         policies.retain(|id| self.counts(*id));
         policies.sort_by_cached_key(|id| {
             let title = self.policies.get(*id).and_then(|it| title(&it.bytes))?;
-            Some(BudgetOrder::new(
-                title.created,
-                title.name,
-                title.generation,
-            ))
+            Some(BudgetOrder::new(title.created, title.name, title.api))
         });
         let is_over: Vec<bool> = self.budget.is_over(policies.iter().map(entries)).collect();
         let over = policies.into_iter().zip(is_over);
@@ -195,7 +191,7 @@ impl Store {
     pub(in crate::incremental) fn policy_name(&self, id: u32) -> Option<(&str, &str, &str)> {
         let policy = self.policies.get(id)?;
         let title = title(&policy.bytes)?;
-        let kind = title.generation.short();
+        let kind = title.api.short();
         Some((kind, title.namespace.unwrap_or_default(), title.name))
     }
 }

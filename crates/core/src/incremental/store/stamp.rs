@@ -3,7 +3,7 @@
 use super::{Pod, Store};
 use crate::incremental::slab::NONE;
 use crate::incremental::texts::Symbol;
-use crate::model::PodLifecycle;
+use crate::model::PodPhase;
 use crate::time::{FORM, digits};
 
 /// Phase, location and creation time in one number. The time is its digits in the usual form, or
@@ -17,11 +17,11 @@ const IS_GIVEN: u64 = 1 << 51;
 const IS_LOCAL: u64 = 1 << 52;
 const LIFE: u32 = 53;
 const NUMBER: u64 = IS_TEXT - 1;
-const LIVES: [PodLifecycle; 4] = [
-    PodLifecycle::Running,
-    PodLifecycle::Pending,
-    PodLifecycle::Unknown,
-    PodLifecycle::Ended,
+const LIVES: [PodPhase; 4] = [
+    PodPhase::Running,
+    PodPhase::Pending,
+    PodPhase::Unknown,
+    PodPhase::Terminated,
 ];
 
 /// A creation time.
@@ -34,7 +34,7 @@ pub(super) enum Created {
 }
 
 impl Stamp {
-    pub(super) fn new(life: PodLifecycle, created: Option<Created>, is_local: bool) -> Stamp {
+    pub(super) fn new(life: PodPhase, created: Option<Created>, is_local: bool) -> Stamp {
         let created = match created {
             None => 0,
             Some(Created::Digits(digits)) => IS_GIVEN | digits,
@@ -48,9 +48,9 @@ impl Stamp {
         self.0 & IS_LOCAL != 0
     }
 
-    pub(super) fn life(self) -> PodLifecycle {
+    pub(super) fn life(self) -> PodPhase {
         let life = LIVES.get((self.0 >> LIFE) as usize);
-        life.copied().unwrap_or(PodLifecycle::Ended)
+        life.copied().unwrap_or(PodPhase::Terminated)
     }
 
     pub(super) fn created(self) -> Option<Created> {

@@ -14,7 +14,7 @@ const MOST_ROOM: usize = 1024;
 
 /// The state of an address at the last commit.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::incremental) struct Before {
+pub(in crate::incremental) struct AddressState {
     pub(in crate::incremental) owner: Option<Owner>,
     /// The owner now, set at the start of the commit.
     pub(in crate::incremental) now: Option<Owner>,
@@ -31,7 +31,7 @@ pub(in crate::incremental) struct Before {
 // that moves with its class.
 #[derive(Debug, Default)]
 pub(in crate::incremental) struct Touched {
-    list: Vec<(IpAddr, Before)>,
+    list: Vec<(IpAddr, AddressState)>,
     v4: Table,
     v6: FxHashSet<u128>,
 }
@@ -46,7 +46,7 @@ impl Touched {
     }
 
     /// Adds an address that is not there yet.
-    pub(super) fn add(&mut self, address: IpAddr, before: Before) {
+    pub(super) fn add(&mut self, address: IpAddr, before: AddressState) {
         self.list.push((address, before));
         match address {
             IpAddr::V4(it) => self.v4.insert(it.to_bits(), 0),
@@ -56,13 +56,13 @@ impl Touched {
         }
     }
 
-    pub(in crate::incremental) fn iter(&self) -> impl Iterator<Item = &(IpAddr, Before)> {
+    pub(in crate::incremental) fn iter(&self) -> impl Iterator<Item = &(IpAddr, AddressState)> {
         self.list.iter()
     }
 
     pub(in crate::incremental) fn iter_mut(
         &mut self,
-    ) -> impl Iterator<Item = &mut (IpAddr, Before)> {
+    ) -> impl Iterator<Item = &mut (IpAddr, AddressState)> {
         self.list.iter_mut()
     }
 

@@ -41,14 +41,14 @@ pub(super) fn find(context: &CheckContext<'_>) -> Vec<Finding> {
             PodDistinction::Classes
         };
         let clients = evaluator.groups(&|id, _| !dns.pods.contains(&id), distinction);
-        evaluator.keep_from(&clients, &dns.targets, Code::LockoutDns, &mut findings);
+        evaluator.check_targets(&clients, &dns.targets, Code::LockoutDns, &mut findings);
         let system = context.namespace(SYSTEM);
         let is_component = |_, pod: &Pod<'_>| Some(pod.namespace) == system;
         let components = evaluator.groups(&is_component, PodDistinction::AddressesAndPorts);
         let server = context.api_server();
-        evaluator.keep_from(&components, &server, Code::LockoutApiServer, &mut findings);
+        evaluator.check_targets(&components, &server, Code::LockoutApiServer, &mut findings);
         let kubelets = context.kubelets();
-        evaluator.keep_from(&components, &kubelets, Code::LockoutKubelet, &mut findings);
+        evaluator.check_targets(&components, &kubelets, Code::LockoutKubelet, &mut findings);
         evaluator.check_components(&components, &dns, &mut findings);
     }
     evaluator.without_dns(&dns, &mut findings);
@@ -116,7 +116,7 @@ impl LockoutFindings {
 
 impl<'c> LockoutEvaluator<'_, 'c> {
     /// Finds rules and default isolations that block groups from targets.
-    fn keep_from(
+    fn check_targets(
         &self,
         groups: &[Group<'c>],
         targets: &[Target<'c>],

@@ -217,7 +217,7 @@ impl<'g, 'c> LockoutEvaluator<'g, 'c> {
                             witness: Witness {
                                 source: source.name,
                                 destination: destination.name,
-                                carried: Transport::Port(target.protocol, target.port),
+                                transport: Transport::Port(target.protocol, target.port),
                                 family: is_known.then_some(family),
                                 via: None,
                                 flow,

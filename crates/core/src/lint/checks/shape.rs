@@ -22,7 +22,7 @@ pub(super) fn find(context: &CheckContext<'_>) -> Vec<Finding> {
         if has_no_effect(policy) {
             findings.push(always(Code::NoEffect, FindingTarget::Policy(id)));
         }
-        if policy.generation == PolicyApi::Default {
+        if policy.api == PolicyApi::Default {
             findings.push(Finding {
                 detail: FindingDetail::Text(isolated(policy).to_owned()),
                 ..always(Code::DefaultIsolation, FindingTarget::Policy(id))
@@ -42,9 +42,7 @@ fn has_no_effect(policy: &Policy<'_>) -> bool {
     match policy.rank {
         PolicyRank::EarlyAdmin | PolicyRank::Ordered(..) => !has_rules,
         PolicyRank::NetworkPolicy => {
-            policy.generation == PolicyApi::NetworkPolicy2016
-                && policy.name != ANNOTATION
-                && !has_rules
+            policy.api == PolicyApi::NetworkPolicy2016 && policy.name != ANNOTATION && !has_rules
         }
         PolicyRank::DefaultGroup => false,
     }
@@ -113,7 +111,7 @@ fn mixed_generations(cluster: &Cluster<'_>, findings: &mut Vec<Finding>) {
             PolicyRank::NetworkPolicy => {
                 if let Some(namespace) = policy.namespace.filter(|_| !policy.audited) {
                     let [of_2016, newer] = by_namespace.entry(namespace).or_default();
-                    if policy.generation == PolicyApi::NetworkPolicy2016 {
+                    if policy.api == PolicyApi::NetworkPolicy2016 {
                         of_2016.get_or_insert(id);
                     } else {
                         newer.get_or_insert(id);
@@ -158,7 +156,7 @@ fn either_peer(context: &CheckContext<'_>, findings: &mut Vec<Finding>) {
     let mut index: Option<LabelIndex<'_>> = None;
     for (place, effect) in context.rules() {
         let policy = context.policy(place.policy);
-        let is_v1 = policy.is_some_and(|it| it.generation == PolicyApi::NetworkPolicy);
+        let is_v1 = policy.is_some_and(|it| it.api == PolicyApi::NetworkPolicy);
         let peers = effect.peers.as_deref().filter(|_| is_v1);
         let Some(peers) = peers.filter(|peers| peers.len() > 1) else {
             continue;

@@ -9,7 +9,7 @@ use super::context::CheckContext;
 use crate::compile::count;
 use crate::decide::Identity;
 use crate::flow_end::{self, EndCandidate};
-use crate::model::{BackendTarget, NodeId, Pod, PodId, PodLifecycle, Service, ServicePort, label};
+use crate::model::{BackendTarget, NodeId, Pod, PodId, PodPhase, Service, ServicePort, label};
 use crate::net::{Family, Protocol};
 use crate::policy::{Direction, Tier};
 use crate::program::{AddressAtom, table_index};
@@ -40,7 +40,7 @@ pub(super) struct Dns<'c> {
 
 /// The properties of a target that rules distinguish: its class or its node rows, its addresses,
 /// and its port.
-type Seen = (
+type TargetKey = (
     Option<u32>,
     [Option<u32>; 2],
     [Option<AddressAtom>; 2],
@@ -138,7 +138,7 @@ impl<'c> CheckContext<'c> {
     /// Returns the pods that have not ended, including host-network pods.
     pub(super) fn pods(&self) -> impl Iterator<Item = (PodId, &'c Pod<'c>)> + use<'c> {
         let pods = (0..).map(PodId).zip(&self.cluster.pods);
-        pods.filter(|(_, pod)| pod.life != PodLifecycle::Ended)
+        pods.filter(|(_, pod)| pod.phase != PodPhase::Terminated)
     }
 
     /// Returns the atoms of an endpoint's addresses, for each family.
@@ -152,7 +152,7 @@ impl<'c> CheckContext<'c> {
     /// Keeps one of the targets that no rule distinguishes. Hundreds of nodes often have the same
     /// rows; evaluating each would repeat the same result.
     fn distinct(&self, mut targets: Vec<Target<'c>>) -> Vec<Target<'c>> {
-        let mut seen: FxHashSet<Seen> = FxHashSet::default();
+        let mut seen: FxHashSet<TargetKey> = FxHashSet::default();
         targets.retain(|target| {
             let (class, node) = match target.end.identity {
                 Identity::Pod(pod) => (self.program.class_id(pod), None),

@@ -86,7 +86,7 @@ fn of_list(
 
 /// The kind of object that a peer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sort {
+enum PeerKind {
     Pod,
     Node,
     Outside,
@@ -102,7 +102,7 @@ enum Compared {
 
 /// A peer as the rules see it.
 struct Point<'p> {
-    sort: Sort,
+    sort: PeerKind,
     /// The labels of its namespace, and its own.
     namespace: &'p BTreeMap<&'p str, Option<&'p str>>,
     own: &'p BTreeMap<&'p str, Option<&'p str>>,
@@ -220,7 +220,7 @@ impl<'s, 'a> Space<'s, 'a> {
                 // A peer has one kind, and selectors of one kind do not match the others. The kinds
                 // therefore add points; within a kind, the dimensions multiply.
                 let outside = Point {
-                    sort: Sort::Outside,
+                    sort: PeerKind::Outside,
                     namespace: &none,
                     own: &none,
                     address: *address,
@@ -231,7 +231,7 @@ impl<'s, 'a> Space<'s, 'a> {
                 self.at(&outside, &ports, &mut by)?;
                 for own in &nodes {
                     let node = Point {
-                        sort: Sort::Node,
+                        sort: PeerKind::Node,
                         own,
                         ..outside
                     };
@@ -242,7 +242,7 @@ impl<'s, 'a> Space<'s, 'a> {
                         for compared in &compared {
                             for is_home in homes {
                                 let pod = Point {
-                                    sort: Sort::Pod,
+                                    sort: PeerKind::Pod,
                                     namespace,
                                     own,
                                     address: *address,
@@ -271,7 +271,7 @@ impl<'s, 'a> Space<'s, 'a> {
         let earlier: Vec<&Ranked<'_, '_>> = earlier.collect();
         for port in ports {
             // Only pods have named ports (D33), and the name is that of the destination.
-            let can_be_named = self.direction == Direction::Ingress || point.sort == Sort::Pod;
+            let can_be_named = self.direction == Direction::Ingress || point.sort == PeerKind::Pod;
             if (port.names != 0 && !can_be_named) || !self.is_port(self.rule, port) {
                 continue;
             }
@@ -291,13 +291,13 @@ impl<'s, 'a> Space<'s, 'a> {
             Peer::Block { cidr, except } => {
                 cidr.contains(point.address) && !except.iter().any(|it| it.contains(point.address))
             }
-            Peer::Nodes(selector) => point.sort == Sort::Node && selector.matches(own),
+            Peer::Nodes(selector) => point.sort == PeerKind::Node && selector.matches(own),
             Peer::Domains(patterns) => point
                 .domain
                 .is_some_and(|it| patterns.iter().any(|wider| includes(wider, it))),
             Peer::Pods(set) => {
                 let pods = set.pods.as_ref();
-                point.sort == Sort::Pod
+                point.sort == PeerKind::Pod
                     && pods.is_none_or(|it| it.matches(own))
                     && self.is_namespace(&set.namespaces, point)
             }

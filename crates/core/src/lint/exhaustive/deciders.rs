@@ -76,7 +76,7 @@ impl DeciderSearch {
     }
 
     /// Searches the flows of all groups, which must be sorted by their Admin part.
-    pub(super) fn look_at(&mut self, sides: &[DirectionSpace<'_>]) {
+    pub(super) fn search(&mut self, sides: &[DirectionSpace<'_>]) {
         if self.within.is_empty() {
             return;
         }
@@ -92,7 +92,7 @@ impl DeciderSearch {
                 for groups in side.groups.chunk_by(is_alike) {
                     search.admin(&side.flows, groups);
                     for group in groups {
-                        search.look(&side.flows, group);
+                        search.search_group(&side.flows, group);
                     }
                 }
                 search
@@ -117,8 +117,8 @@ impl DeciderSearch {
         {
             return;
         }
-        for partition in flows.lanes(groups) {
-            let apart = flows.distinction(groups, &partition);
+        for partition in flows.partitions(groups) {
+            let apart = flows.excluded(groups, &partition);
             let steps = flows.tier(&partition, Tier::Admin, first.admin);
             let own = self.of(&steps, &[Within::Tier]);
             for (columns, keys) in partition.parts(&apart, partition.all_columns()) {
@@ -136,7 +136,7 @@ impl DeciderSearch {
     }
 
     /// Searches the flows of one group for deciders of rules of its union and of the Baseline tier.
-    fn look(&mut self, flows: &FlowSpace<'_>, group: &Group) {
+    fn search_group(&mut self, flows: &FlowSpace<'_>, group: &Group) {
         use Within::{Admin, Everything, Tier as Own};
         let has = |id: RuleId| self.within.contains_key(&id);
         let mut ordered = flows.rules_of(Tier::Baseline, group.baseline);
@@ -147,8 +147,8 @@ impl DeciderSearch {
         }
         let one = std::slice::from_ref(group);
         let is_isolated = group.default_isolation != NONE;
-        for partition in flows.lanes(one) {
-            let apart = flows.distinction(one, &partition);
+        for partition in flows.partitions(one) {
+            let apart = flows.excluded(one, &partition);
             let admin = flows.tier(&partition, Tier::Admin, group.admin);
             let union = flows.union(&partition, group.union);
             let all_of_baseline = flows.tier(&partition, Tier::Baseline, group.baseline);

@@ -54,7 +54,7 @@ pub(super) struct RuleFacts {
     /// In a union: whether it alone matches some flow.
     pub(super) is_alone: bool,
     /// In a union: whether the Admin tier leaves it a flow that it matches.
-    pub(super) is_asked: bool,
+    pub(super) is_reached: bool,
     /// In a union: a flow that it matches and the Admin tier denies.
     pub(super) denied: Option<Cell>,
     /// In a union: the number of flow classes that it matches and the Admin tier denies, and of all
@@ -138,7 +138,7 @@ impl Facts {
             mine.denied = mine.denied.or(its.denied);
             mine.has_effect |= its.has_effect;
             mine.is_alone |= its.is_alone;
-            mine.is_asked |= its.is_asked;
+            mine.is_reached |= its.is_reached;
             mine.share.0 += its.share.0;
             mine.share.1 += its.share.1;
         }
@@ -156,7 +156,7 @@ impl Facts {
 pub(super) fn tied(cluster: &Cluster<'_>) -> Vec<Vec<PolicyId>> {
     let mut groups: FxHashMap<PolicyRank, Vec<PolicyId>> = FxHashMap::default();
     for (id, policy) in (0..).zip(&cluster.policies) {
-        let has_priority = match policy.generation {
+        let has_priority = match policy.api {
             PolicyApi::Cluster | PolicyApi::Admin => true,
             PolicyApi::BaselineAdmin
             | PolicyApi::NetworkPolicy

@@ -19,7 +19,7 @@ use crate::connect::members::MemberView;
 use crate::connect::peers::Sources;
 use crate::decide::Identity;
 use crate::flow_end::{self, EndCandidate, EndName};
-use crate::model::{Cluster, NodeId, PodId, PodLifecycle, ServiceId};
+use crate::model::{Cluster, NodeId, PodId, PodPhase, ServiceId};
 use crate::net::{Family, Protocol};
 use crate::policy::Direction;
 use crate::program::{AddressAtom, NONE, Owner, PortMap, Program, RuleId};
@@ -73,7 +73,7 @@ fn participants<'c>(cluster: &'c Cluster<'c>, program: &'c Program) -> Vec<Parti
         });
     };
     for (id, pod) in cluster.pods.iter().enumerate() {
-        if pod.life != PodLifecycle::Ended {
+        if pod.phase != PodPhase::Terminated {
             add(&flow_end::pod(cluster, program, PodId(count(id))));
         }
     }

@@ -154,7 +154,7 @@ pub(super) struct FlowPartition<'f> {
 /// Keys that are no peers of certain subjects: a pod is its own peer only through a Service (D76,
 /// D77), and processes of its own node are exempt from ingress (D74).
 #[derive(Debug, Default)]
-pub(super) struct Apart {
+pub(super) struct ExcludedKeys {
     /// Keys that are peers in no column.
     never: Vec<u32>,
     /// The keys that stand for the only subject alone, and the columns in which a Service leads to
@@ -199,7 +199,7 @@ impl<'c> FlowSpace<'c> {
 
     /// Splits the flows of groups into partitions. The groups must agree in families, port map and
     /// namespace.
-    pub(super) fn lanes<'f>(&'f self, groups: &[Group]) -> Vec<FlowPartition<'f>> {
+    pub(super) fn partitions<'f>(&'f self, groups: &[Group]) -> Vec<FlowPartition<'f>> {
         let Some(first) = groups.first() else {
             return Vec::new();
         };
@@ -373,9 +373,9 @@ impl<'c> FlowSpace<'c> {
     }
 
     /// Returns the keys that are no peers of any subject of the groups.
-    pub(super) fn distinction(&self, groups: &[Group], partition: &FlowPartition<'_>) -> Apart {
+    pub(super) fn excluded(&self, groups: &[Group], partition: &FlowPartition<'_>) -> ExcludedKeys {
         let cluster = self.context.cluster;
-        let mut apart = Apart::default();
+        let mut apart = ExcludedKeys::default();
         let mut pods = groups.iter().flat_map(|it| it.pods.iter());
         let (Some(first), second) = (pods.next(), pods.next()) else {
             return apart;
@@ -430,7 +430,7 @@ impl FlowPartition<'_> {
 
     /// Splits columns by the keys that are peers there: a pod that is alone is its own peer only in
     /// columns in which a Service leads to it.
-    pub(super) fn parts(&self, apart: &Apart, columns: Vec<u32>) -> Vec<(Vec<u32>, Words)> {
+    pub(super) fn parts(&self, apart: &ExcludedKeys, columns: Vec<u32>) -> Vec<(Vec<u32>, Words)> {
         let mut keys = self.keys.clone();
         apart
             .never

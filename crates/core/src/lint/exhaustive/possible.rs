@@ -18,7 +18,7 @@ const MAX_COMBINATIONS: usize = 4096;
 
 /// The objects whose labels a selector matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum LabelOwner {
     Namespace,
     Other,
 }
@@ -28,14 +28,14 @@ type Conditions<'r> = Vec<Requirement<&'r str>>;
 /// Returns a key whose requirements neither any value nor absence meets.
 pub(super) fn contradiction<'r>(
     requirements: &[Requirement<&'r str>],
-    whose: Whose,
+    whose: LabelOwner,
 ) -> Option<&'r str> {
     let mut by_key: BTreeMap<&str, Vec<&Requirement<&str>>> = BTreeMap::new();
     for it in requirements {
         by_key.entry(it.key).or_default().push(it);
     }
     let found = by_key.into_iter().find(|(key, list)| {
-        let is_name = whose == Whose::Namespace && *key == NAME;
+        let is_name = whose == LabelOwner::Namespace && *key == NAME;
         let fits = |value: Option<&str>| list.iter().all(|it| it.accepts(value));
         let mut named = list.iter().flat_map(|it| &it.values).copied();
         let by_value = named.any(|it| fits(Some(it)) && (!is_name || is_namespace_name(it)));
@@ -93,7 +93,7 @@ fn can_fit(requirements: &[Requirement<&str>], except: &[&Selector<&str>]) -> Op
             all.extend(it.requirements.get(rest % n.max(1)).map(negated));
             rest /= n.max(1);
         }
-        Some(contradiction(&all, Whose::Namespace).is_none())
+        Some(contradiction(&all, LabelOwner::Namespace).is_none())
     })
 }
 
@@ -101,12 +101,12 @@ fn can_fit(requirements: &[Requirement<&str>], except: &[&Selector<&str>]) -> Op
 /// inside if the exceptions together exclude everything.
 pub(super) fn never(set: &PodSet<'_>) -> Option<Option<String>> {
     let pods = set.pods.as_ref().map_or(&[][..], |it| &it.requirements);
-    if let Some(key) = contradiction(pods, Whose::Other) {
+    if let Some(key) = contradiction(pods, LabelOwner::Other) {
         return Some(Some(key.to_owned()));
     }
     match &set.namespaces {
         NamespaceSet::Selected { selector, except } => {
-            if let Some(key) = contradiction(&selector.requirements, Whose::Namespace) {
+            if let Some(key) = contradiction(&selector.requirements, LabelOwner::Namespace) {
                 return Some(Some(key.to_owned()));
             }
             let except: Vec<&Selector<&str>> = except.iter().collect();
@@ -128,7 +128,7 @@ pub(super) fn can_meet(a: &PodSet<'_>, b: &PodSet<'_>) -> bool {
     let pods: Conditions<'_> = pods
         .flat_map(|it| it.requirements.iter().cloned())
         .collect();
-    if contradiction(&pods, Whose::Other).is_some() {
+    if contradiction(&pods, LabelOwner::Other).is_some() {
         return false;
     }
     let mut requirements: Conditions<'_> = Vec::new();

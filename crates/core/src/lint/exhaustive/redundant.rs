@@ -140,8 +140,8 @@ fn is_needed(
         return true;
     };
     let one = std::slice::from_ref(group);
-    flows.lanes(one).iter().any(|partition| {
-        let apart = flows.distinction(one, partition);
+    flows.partitions(one).iter().any(|partition| {
+        let apart = flows.excluded(one, partition);
         let admin = flows.tier(partition, Tier::Admin, group.admin);
         let steps = flows.union(partition, group.union);
         let steps: Vec<Step<'_>> = steps
@@ -159,7 +159,7 @@ fn is_needed(
                     let removal = Removal {
                         flows,
                         group,
-                        lane: partition,
+                        partition,
                         steps: &steps,
                         columns,
                         rest: &rest,
@@ -183,8 +183,8 @@ fn is_covered(
 ) -> bool {
     let flows = &side.flows;
     let one = std::slice::from_ref(group);
-    flows.lanes(one).iter().all(|partition| {
-        let apart = flows.distinction(one, partition);
+    flows.partitions(one).iter().all(|partition| {
+        let apart = flows.excluded(one, partition);
         let steps = flows.union(partition, group.union);
         let (mine, others): (Vec<Step<'_>>, Vec<Step<'_>>) =
             steps.into_iter().partition(|it| it.rule == rule);

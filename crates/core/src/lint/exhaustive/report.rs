@@ -194,7 +194,7 @@ pub(super) fn ordered(
     for id in unreachable.values().flatten().filter(|id| is_admin(id)) {
         watched.watch(*id, Within::Tier);
     }
-    watched.look_at(sides);
+    watched.search(sides);
     for id in shadowed {
         let (Some(place), Some(facts)) = (program.place(id), facts.of(id)) else {
             continue;
@@ -254,14 +254,14 @@ pub(super) fn unions(
     };
     let mut watched = DeciderSearch::default();
     for ((id, _), facts) in rules() {
-        if facts.matched.is_some() && !facts.is_asked {
+        if facts.matched.is_some() && !facts.is_reached {
             watched.watch(id, Within::Admin);
         }
     }
-    watched.look_at(sides);
+    watched.search(sides);
     for ((id, rule), facts) in rules() {
         let direction = rule.place.direction;
-        if facts.matched.is_some() && !facts.is_asked {
+        if facts.matched.is_some() && !facts.is_reached {
             findings.push(Finding {
                 by: watched.by(id).collect(),
                 witness: witness(sides, direction, facts.matched),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 use super::is_annotation;
-use super::possible::{Whose, contradiction, never};
+use super::possible::{LabelOwner, contradiction, never};
 use crate::compile::count;
 use crate::id_set::ones;
 use crate::lint::{Code, Finding, FindingDetail, FindingTarget};
@@ -91,7 +91,7 @@ pub(super) fn find(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
                     let key = match peer {
                         Peer::Pods(set) => never(set),
                         Peer::Nodes(selector) => {
-                            let key = contradiction(&selector.requirements, Whose::Other);
+                            let key = contradiction(&selector.requirements, LabelOwner::Other);
                             key.map(|key| Some(key.to_owned()))
                         }
                         Peer::Block { .. } | Peer::Domains(_) | Peer::All => None,

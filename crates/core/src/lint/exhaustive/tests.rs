@@ -9,7 +9,7 @@
 use super::*;
 use crate::affect::Decider;
 use crate::affect::tests::world::{
-    admin, all, allow, any_namespace, baseline, block, cluster, deny, everyone, is, labelled,
+    admin, all, allow, any_namespace, baseline, block, cluster, deny, everything, is, labelled,
     netpol, node, pass, pod, pods_of, policy, rule, tcp, template,
 };
 use crate::compile::compile;
@@ -278,7 +278,7 @@ fn the_name_of_a_namespace_is_a_label_that_is_always_there() {
         report(namespaces(vec![needs(NAME, In, &["No_Name"])], vec![])),
         never
     );
-    assert_eq!(report(namespaces(vec![], vec![everyone()])), never);
+    assert_eq!(report(namespaces(vec![], vec![everything()])), never);
     let team = selector(vec![needs("team", Exists, &[])]);
     assert_eq!(
         report(namespaces(

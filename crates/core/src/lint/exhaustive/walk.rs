@@ -42,9 +42,9 @@ impl<'w, 'c> Walk<'w, 'c> {
         let Some(first) = groups.first() else {
             return;
         };
-        for partition in flows.lanes(groups) {
+        for partition in flows.partitions(groups) {
             let steps = flows.tier(&partition, Tier::Admin, first.admin);
-            let apart = flows.distinction(groups, &partition);
+            let apart = flows.excluded(groups, &partition);
             // Where each fold of the Admin tier has ended; the later tiers continue from there.
             let mut ends = Vec::new();
             let mut pending = Vec::new();
@@ -79,7 +79,7 @@ impl<'w, 'c> Walk<'w, 'c> {
         for (at, group) in members.iter().zip(groups) {
             let is_isolated = group.default_isolation != NONE;
             let one = std::slice::from_ref(group);
-            for partition in flows.lanes(one) {
+            for partition in flows.partitions(one) {
                 let mut steps = flows.tier(&partition, Tier::Baseline, group.baseline);
                 // A fact needs one flow. Most rules have theirs from the walk over earlier groups.
                 let is_settled = steps.iter().all(|it| {
@@ -89,7 +89,7 @@ impl<'w, 'c> Walk<'w, 'c> {
                 if is_settled {
                     continue;
                 }
-                let apart = flows.distinction(one, &partition);
+                let apart = flows.excluded(one, &partition);
                 let range = ids(*at, *at + 1);
                 let parts = partition.parts(&apart, partition.all_columns());
                 // Before `cut_after`: a rule behind the default policies still matches flows.
@@ -150,7 +150,7 @@ impl<'w, 'c> Walk<'w, 'c> {
         let flows = self.flows;
         // The Admin tier was folded for several groups together. One group alone may have fewer
         // peers: a pod that is its only subject is no peer of itself.
-        let apart = flows.distinction(std::slice::from_ref(group), partition);
+        let apart = flows.excluded(std::slice::from_ref(group), partition);
         let is_isolated = group.default_isolation != NONE;
         let range = ids(at, at + 1);
         let mut steps = if group.union == NONE {
@@ -242,7 +242,7 @@ impl<'w, 'c> Walk<'w, 'c> {
                 facts.matched = step.first_hit(keys).map(cell);
             }
             facts.is_alone = facts.is_alone || step.first_hit(&alone).is_some();
-            facts.is_asked = facts.is_asked || step.first_hit(rest).is_some();
+            facts.is_reached = facts.is_reached || step.first_hit(rest).is_some();
             let n_denied = step.n_hits(denied);
             if n_denied > 0 && facts.denied.is_none() {
                 facts.denied = step.first_hit(denied).map(cell);
@@ -269,7 +269,7 @@ impl<'w, 'c> Walk<'w, 'c> {
         let removal = Removal {
             flows,
             group,
-            lane: partition,
+            partition,
             steps,
             columns,
             rest,
@@ -337,7 +337,7 @@ impl<'w, 'c> Walk<'w, 'c> {
 pub(super) struct Removal<'r, 'c> {
     pub(super) flows: &'r FlowSpace<'c>,
     pub(super) group: &'r Group,
-    pub(super) lane: &'r FlowPartition<'r>,
+    pub(super) partition: &'r FlowPartition<'r>,
     /// The rules of the union.
     pub(super) steps: &'r [Step<'r>],
     pub(super) columns: &'r [u32],
@@ -373,7 +373,7 @@ impl Removal<'_, '_> {
         let is_isolated = self.group.default_isolation != NONE;
         let mut steps = self
             .flows
-            .tier(self.lane, Tier::Baseline, self.group.baseline);
+            .tier(self.partition, Tier::Baseline, self.group.baseline);
         cut_after(self.flows, &mut steps, is_isolated);
         let mut ends: Vec<(Vec<u32>, Planes)> = Vec::new();
         let planes = Planes::new(self.rest.to_vec());

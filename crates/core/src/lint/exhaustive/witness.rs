@@ -70,7 +70,7 @@ impl<'c> FlowSpace<'c> {
         Some(Witness {
             source: names.0,
             destination: names.1,
-            carried,
+            transport: carried,
             family: Some(cell.family).filter(|_| is_known),
             via: pair.via.map(|it| it.0),
             flow: Flow {

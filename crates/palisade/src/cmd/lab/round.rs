@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use palisade_core::answer::{FlowEvaluator, QueryError, Transport};
 use palisade_core::query::{Endpoint, FlowQuery, PortQuery};
-use palisade_lab::complete::{AddedNames, CompletedCluster, furnish};
+use palisade_lab::complete::{AddedNames, CompletedCluster, complete};
 use palisade_lab::lab::Lab;
 use palisade_lab::probe_plan::{ProbeKind, ProbePlanner};
 use palisade_lab::questions;
@@ -94,7 +94,7 @@ pub(super) fn go(
         None => questions::outside(&lowered.cluster),
     };
     let names = AddedNames::of(&lowered.cluster);
-    let completed = furnish(&lowered.cluster, &names, &outside);
+    let completed = complete(&lowered.cluster, &names, &outside);
     let program = crate::cluster::compiled(cli, &completed.cluster);
     let evaluator = FlowEvaluator::new(&completed.cluster, &program);
     let mut planner = ProbePlanner::new(&completed);
@@ -295,7 +295,7 @@ impl Rows {
 
 /// Returns the number of a named port, if it is the same for all flows.
 fn port(trial: &Trial) -> Option<u16> {
-    let mut ports = trial.predicted.flows.iter().map(|it| match it.carried {
+    let mut ports = trial.predicted.flows.iter().map(|it| match it.transport {
         Transport::Port(_, port) => Some(port.get()),
         Transport::Icmp | Transport::Icmp6(_) | Transport::Ip(_) => None,
     });

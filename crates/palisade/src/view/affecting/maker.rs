@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use palisade_api::{Lines, Object, Source};
 use palisade_core::affect::{
-    Decider, Effects, Witness, policies_on, precedence, selects, speaks, subjects,
+    Decider, Effects, Witness, applies_to, policies_on, precedence, selects, subjects,
 };
 use palisade_core::model::{Cluster, PodId, Policy, PolicyId, PolicyRank};
 use palisade_core::policy::{Action, Direction, PolicyApi, Tier, Verdict};
@@ -86,7 +86,7 @@ impl<'m> ViewBuilder<'m> {
                 action: rule.written_action.map(str::to_owned),
                 rule_name: rule.name.map(str::to_owned),
                 decides: effects
-                    .settling
+                    .deciding
                     .binary_search(&Decider::Rule(place))
                     .is_ok(),
                 failed_closed: rule.failed_closed,
@@ -165,7 +165,7 @@ impl<'m> ViewBuilder<'m> {
             priority: priority(policy),
             dry_run: policy.audited,
             isolates: directions(&|it| policy.rules(it).isolates),
-            directions: directions(&|it| speaks(policy, it)),
+            directions: directions(&|it| applies_to(policy, it)),
             subjects: self.pod_names(&selected),
             namespaces: namespaces
                 .into_iter()
@@ -203,7 +203,7 @@ impl<'m> ViewBuilder<'m> {
             let pods = pods.filter(|pod| selects(self.cluster, other, *pod));
             let pods: Vec<PodId> = pods.collect();
             for direction in DIRECTIONS {
-                let isolates = other.rules(direction).isolates && speaks(policy, direction);
+                let isolates = other.rules(direction).isolates && applies_to(policy, direction);
                 if isolates && !pods.is_empty() {
                     views.push(ReachView {
                         policy: self.cluster.policy_name(id),
@@ -321,7 +321,7 @@ fn tier(policy: &Policy<'_>) -> &'static str {
 
 /// Returns the priority of the object; kinds without one have a fixed rank.
 fn priority(policy: &Policy<'_>) -> Option<i64> {
-    match (policy.rank, policy.generation) {
+    match (policy.rank, policy.api) {
         (PolicyRank::Ordered(_, priority), PolicyApi::Cluster | PolicyApi::Admin) => Some(priority),
         _ => None,
     }
