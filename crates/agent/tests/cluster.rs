@@ -507,7 +507,7 @@ fn policies_do_not_outlive_a_namespace_that_is_made_anew() {
     assert_eq!(server.kinds.outliving(), 0);
 }
 
-/// An agent that starts when the policies are gone cannot know that there were any; `docs/agent.md` says so.
+/// An agent that starts when the policies are gone cannot know that there were any; `docs/operations/agent.md` says so.
 #[test]
 fn what_was_deleted_before_an_agent_starts_is_not_known() {
     let mut server = Server::new();

@@ -1,5 +1,5 @@
 //! Every problem code has a bad example that gives it, and a good one that gives nothing;
-//! `docs/problems.md` is made from them. `UPDATE_DOCS=1` writes it anew.
+//! `docs/reference/problems.md` is made from them. `UPDATE_DOCS=1` writes it anew.
 
 #![allow(
     clippy::unwrap_used,
@@ -145,7 +145,7 @@ fn there_are_no_examples_of_codes_that_do_not_exist() {
 
 #[test]
 fn the_documentation_is_what_the_examples_say() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/problems.md");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/problems.md");
     let made = documentation();
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&file, &made).unwrap();
@@ -153,14 +153,14 @@ fn the_documentation_is_what_the_examples_say() {
     let written = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(
         written == made,
-        "docs/problems.md is stale: run with UPDATE_DOCS=1 and read the difference"
+        "docs/reference/problems.md is stale: run with UPDATE_DOCS=1 and read the difference"
     );
 }
 
 fn documentation() -> String {
     let mut page = "# Problems\n\n\
-        What `palisade` reports about its input, by code. The names of the codes are stable. This page is made from the\n\
-        examples in `crates/api/tests/problems/`, which the tests run.\n\n\
+        What `palisade` reports about its input, by code. The names of the codes are stable. This page is\n\
+        made from the examples in `crates/api/tests/problems/`, which the tests run.\n\n\
         | code | severity | |\n|---|---|---|\n"
         .to_owned();
     for code in Code::ALL {
@@ -180,9 +180,8 @@ fn documentation() -> String {
         let (found, text) = problems(&name, bytes, *code);
         writeln!(
             page,
-            "\n## {code}\n\n{} ({})\n\n{}",
-            code.summary(),
-            code.severity(),
+            "\n## {code}\n\n{}\n\n{}",
+            wrapped(&format!("{} ({})", code.summary(), code.severity())),
             why.trim()
         )
         .unwrap();
@@ -211,4 +210,23 @@ fn documentation() -> String {
         writeln!(page, "\nGood:\n\n```yaml\n{}\n```", good.trim_end()).unwrap();
     }
     page
+}
+
+/// A sentence in lines of at most 100 columns.
+fn wrapped(sentence: &str) -> String {
+    let mut text = String::new();
+    let mut column = 0;
+    for word in sentence.split(' ') {
+        let length = word.chars().count();
+        if column + 1 + length > 100 {
+            text.push('\n');
+            column = 0;
+        } else if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text += word;
+        column += length;
+    }
+    text
 }

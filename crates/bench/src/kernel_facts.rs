@@ -1,4 +1,4 @@
-//! What was left open until a real kernel and a real cluster could be asked, and what they answer. `docs/dataplane-facts.md`
+//! What was left open until a real kernel and a real cluster could be asked, and what they answer. `docs/internals/facts.md`
 //! has the answers; this asks again.
 
 pub mod bridged;

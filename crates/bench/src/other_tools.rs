@@ -62,7 +62,7 @@ pub(crate) struct PeersArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print the table of docs/performance.md
+    /// Print the table of docs/operations/performance.md
     #[arg(long, conflicts_with = "json")]
     pub(crate) markdown: bool,
 }

@@ -83,7 +83,7 @@ pub(crate) struct ScaleArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print the tables of docs/performance.md
+    /// Print the tables of docs/operations/performance.md
     #[arg(long, conflicts_with = "json")]
     pub(crate) markdown: bool,
 }

@@ -79,13 +79,13 @@ fn numbers_are_unique_and_sentences_are_sentences() {
 
 #[test]
 fn the_table_of_the_documentation_has_every_mistake() {
-    let text = fs::read_to_string(root().join("docs/testing.md")).unwrap();
+    let text = fs::read_to_string(root().join("docs/internals/testing.md")).unwrap();
     for Mutant { name, what, .. } in mutants() {
         let row = format!("| {name} | {what} | ");
         let is_there = text.lines().any(|line| line.starts_with(&row));
         assert!(
             is_there,
-            "docs/testing.md has no line that starts with {row}"
+            "docs/internals/testing.md has no line that starts with {row}"
         );
     }
 }

@@ -29,7 +29,7 @@ fn the_kernel_follows_whatever_happens() {
     assert!(counts.over_budget > SEEDS.end / 2, "{counts:?}");
 }
 
-/// Seeds beyond those that once showed mistakes (docs/testing.md says which).
+/// Seeds beyond those that once showed mistakes (docs/internals/testing.md says which).
 const FOUND: [u64; 4] = [12_996, 22_997, 70_878, 77_610];
 
 #[test]

@@ -4,7 +4,7 @@
 //! experimental say exactly what the releases v0.2.0 (ClusterNetworkPolicy) and v0.1.8 (the two of
 //! v1alpha1) say, descriptions aside. The palisade channel accepts more (`all: {}`, every shape of
 //! v1alpha1) and, within that, refuses what `palisade check` calls an error wherever a schema or an
-//! expression can tell; `docs/apis/crds.md` has the table. Everything here is a pure function:
+//! expression can tell; `docs/reference/apis/crds.md` has the table. Everything here is a pure function:
 //! equal arguments give equal documents, key for key.
 
 mod admin_network_policy;

@@ -1,4 +1,4 @@
-//! The table of `docs/apis/crds.md` counts right, and its codes and decisions exist.
+//! The table of `docs/reference/apis/crds.md` counts right, and its codes and decisions exist.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ fn text(path: &str) -> String {
 
 #[test]
 fn what_check_adds_is_counted() {
-    let page = text("docs/apis/crds.md");
+    let page = text("docs/reference/apis/crds.md");
     let section = page
         .split("\n## ")
         .find(|it| it.starts_with("What `check` adds"));
@@ -32,8 +32,8 @@ fn what_check_adds_is_counted() {
         "{} rows",
         rows.len()
     );
-    let problems = text("docs/problems.md");
-    let model = text("docs/model.md");
+    let problems = text("docs/reference/problems.md");
+    let model = text("docs/reference/model.md");
     for row in rows {
         let [code, _, decision, channel] = row[..] else {
             panic!("{row:?}")

@@ -5,7 +5,7 @@
 //! directions, it has the client before source translation and the server after destination
 //! translation. The chain of the client's address comes first, if a pod of this node has it, and
 //! then the chain of the server's. A packet continues only after an explicit accept: where a chain
-//! ends without one, it is dropped. docs/dataplane.md has the reasons.
+//! ends without one, it is dropped. docs/internals/dataplane.md has the reasons.
 
 pub(crate) mod base_chains;
 mod boot;

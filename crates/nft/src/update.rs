@@ -10,7 +10,7 @@
 //! last two if they are small. No packet meets what the first and the last one change: large ones
 //! are carried out in pieces, since the kernel does not take a batch of any size, and commits of
 //! other programs must not wait for one. Chains that packets may be in are rewritten in place, and
-//! elements that stay are never touched. docs/dataplane.md has the reasons.
+//! elements that stay are never touched. docs/internals/dataplane.md has the reasons.
 
 mod draft;
 mod group_users;

@@ -1,4 +1,4 @@
-//! D148: which NetworkPolicies do not fit into the budget of their namespace, by docs/model.md ("Budgets").
+//! D148: which NetworkPolicies do not fit into the budget of their namespace, by docs/reference/model.md ("Budgets").
 
 use crate::netpol::{NetPol, NetPolSide};
 use crate::rule::{Match, Namespaces, Peer, Port};

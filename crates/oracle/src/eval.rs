@@ -336,7 +336,7 @@ impl Oracle {
     }
 }
 
-/// docs/model.md ("Budgets"): in ingress rules of NetworkPolicies, names of too many ports stand for none.
+/// docs/reference/model.md ("Budgets"): in ingress rules of NetworkPolicies, names of too many ports stand for none.
 fn with_few_names(direction: Direction, flow: &Flow<'_>) -> Option<Pod> {
     let target = flow.target.filter(|_| direction == Direction::Ingress)?;
     let mut pod = target.clone();

@@ -25,7 +25,7 @@ pub(crate) struct NamedPort {
     pub(crate) name: String,
     pub(crate) protocol: Protocol,
     pub(crate) number: u16,
-    /// Whether the name stands for at most eight ports of the pod: docs/model.md ("Budgets").
+    /// Whether the name stands for at most eight ports of the pod: docs/reference/model.md ("Budgets").
     pub(crate) counts: bool,
 }
 

@@ -271,7 +271,7 @@ pub(crate) enum AnswerOutput {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 The ruleset has every rule for the pods of the node, in the order in which the kernel evaluates
-them. Each rule is followed by the policy rule that it comes from. docs/dataplane.md explains it.
+them. Each rule is followed by the policy rule that it comes from. docs/internals/dataplane.md explains it.
 
 Examples:
   palisade compile --node worker-1                             # as the live cluster is

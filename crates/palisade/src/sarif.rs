@@ -35,7 +35,7 @@ fn rule(code: Code) -> Value {
     rule_of(
         code.name(),
         code.summary(),
-        "docs/problems.md",
+        "docs/reference/problems.md",
         code.severity(),
     )
 }

@@ -50,10 +50,10 @@ const fn figure(document: &'static str, words: &'static str, is: fn() -> String)
 }
 
 const README: &str = "README.md";
-const TESTING: &str = "docs/testing.md";
+const TESTING: &str = "docs/internals/testing.md";
 const CASES: &str = "cases/README.md";
-const CRDS: &str = "docs/apis/crds.md";
-const ARCHITECTURE: &str = "ARCHITECTURE.md";
+const CRDS: &str = "docs/reference/apis/crds.md";
+const DESIGN: &str = "docs/internals/design.md";
 
 const AGREE: &str = "crates/bench/tests/agree.rs";
 const CELLS: &str = "crates/bench/tests/cells.rs";
@@ -101,24 +101,30 @@ const FIGURES: &[Figure] = &[
         version.split('"').next().unwrap().to_owned()
     }),
     figure(
-        "docs/operate.md",
+        "docs/operations/operate.md",
         "one list and one watch for each kind ({}, with CRDs)",
         || number(kinds_of_agents()),
     ),
     figure(
-        "docs/agent.md",
+        "docs/operations/agent.md",
         "and `dropped` since {} waited already",
         || number(constant("crates/agent/src/drive/source.rs", "MOST_EVENTS")),
     ),
-    figure("docs/agent.md", "At most {} wait to be written", || {
-        number(constant("crates/agent/src/drive/source.rs", "MOST_EVENTS"))
-    }),
-    figure("docs/live.md", "Lists come in pages of {}, ", || {
-        number(constant("crates/kube/src/get.rs", "PAGE"))
-    }),
-    figure("docs/live.md", "in pages of 500, {} at a time", || {
-        number(constant("crates/kube/src/list_many.rs", "AT_ONCE"))
-    }),
+    figure(
+        "docs/operations/agent.md",
+        "At most {} wait to be written",
+        || number(constant("crates/agent/src/drive/source.rs", "MOST_EVENTS")),
+    ),
+    figure(
+        "docs/reference/live.md",
+        "Lists come in pages of {}, ",
+        || number(constant("crates/kube/src/get.rs", "PAGE")),
+    ),
+    figure(
+        "docs/reference/live.md",
+        "in pages of 500, {} at a time",
+        || number(constant("crates/kube/src/list_many.rs", "AT_ONCE")),
+    ),
     figure(
         README,
         "random clusters of all generations: {} answers in every run of the tests",
@@ -302,7 +308,7 @@ const FIGURES: &[Figure] = &[
             .to_owned()
     }),
     figure(
-        ARCHITECTURE,
+        DESIGN,
         "Aliases expand to at most {} nodes and four times",
         || {
             number(constant(
@@ -311,39 +317,33 @@ const FIGURES: &[Figure] = &[
             ))
         },
     ),
-    figure(
-        ARCHITECTURE,
-        " nodes and {} times the document's own",
-        || {
-            number(constant(
-                "crates/api/src/input/yaml/alias.rs",
-                "ALIAS_BUDGET_PER_NODE",
-            ))
-        },
-    ),
-    figure(ARCHITECTURE, "nesting stops at {} levels", || {
+    figure(DESIGN, " nodes and {} times the document's own", || {
+        number(constant(
+            "crates/api/src/input/yaml/alias.rs",
+            "ALIAS_BUDGET_PER_NODE",
+        ))
+    }),
+    figure(DESIGN, "nesting stops at {} levels", || {
         number(constant("crates/api/src/input.rs", "MAX_DEPTH"))
     }),
-    figure(ARCHITECTURE, "a collection in brackets at {} signs", || {
+    figure(DESIGN, "a collection in brackets at {} signs", || {
         number(constant(
             "crates/api/src/input/yaml/build.rs",
             "FLOW_BUDGET",
         ))
     }),
-    figure(ARCHITECTURE, "a document keeps at most {} problems", || {
+    figure(DESIGN, "a document keeps at most {} problems", || {
         number(constant("crates/api/src/problem.rs", "MAX_PROBLEMS"))
     }),
-    figure(ARCHITECTURE, "Where a list has more than {} rules", || {
+    figure(DESIGN, "Where a list has more than {} rules", || {
         number(constant(
             "crates/core/src/compile/policy_index.rs",
             "FEW_RULES",
         ))
     }),
-    figure(
-        ARCHITECTURE,
-        "In tables of more than {} rules each row",
-        || number(64 * constant("crates/core/src/program.rs", "LONG_ROW")),
-    ),
+    figure(DESIGN, "In tables of more than {} rules each row", || {
+        number(64 * constant("crates/core/src/program.rs", "LONG_ROW"))
+    }),
 ];
 
 /// A text in one line, with single blanks.
@@ -417,7 +417,7 @@ fn every_seeded_mistake_has_a_row_with_its_own_words() {
     let patches = patches();
     for (name, words) in &patches {
         let row = rows.iter().find(|it| it.0 == *name);
-        let row = row.unwrap_or_else(|| panic!("docs/testing.md has no row for {name}"));
+        let row = row.unwrap_or_else(|| panic!("docs/internals/testing.md has no row for {name}"));
         assert_eq!(&row.1, words, "{name}");
         assert!(!row.2.is_empty(), "{name}: nothing has caught it");
     }
@@ -433,7 +433,7 @@ fn every_seeded_mistake_has_a_row_with_its_own_words() {
 #[test]
 fn decisions_are_numbered_without_a_gap() {
     // The number of decisions is the largest number.
-    let model = read("docs/model.md");
+    let model = read("docs/reference/model.md");
     for number in 1..=decisions() {
         let stated = model.matches(&format!("- **D{number}** ")).count();
         assert_eq!(stated, 1, "D{number}");

@@ -410,7 +410,7 @@ fn without_times(text: &str) -> String {
 }
 
 fn the_page_shows_what_is_printed() {
-    let page = std::fs::read_to_string(root().join("docs/lab.md")).unwrap();
+    let page = std::fs::read_to_string(root().join("docs/tutorials/lab.md")).unwrap();
     let section = page.split("\n## Follow the files\n").nth(1).unwrap();
     let section = section.split("\n## ").next().unwrap();
     let blocks: Vec<&str> = section

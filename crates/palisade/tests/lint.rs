@@ -451,7 +451,7 @@ fn sections() -> String {
 
 #[test]
 fn the_documentation_has_every_code_and_what_is_said_of_it() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/lint.md");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/lint.md");
     let page = std::fs::read_to_string(&file).unwrap();
     let (before, _) = page.split_once("\n## Codes\n").unwrap();
     let made = format!("{before}\n## Codes\n\n{}", sections());
@@ -461,6 +461,6 @@ fn the_documentation_has_every_code_and_what_is_said_of_it() {
     let written = std::fs::read_to_string(&file).unwrap();
     assert!(
         written == made,
-        "docs/lint.md is stale: run with UPDATE_DOCS=1 and read the difference"
+        "docs/reference/lint.md is stale: run with UPDATE_DOCS=1 and read the difference"
     );
 }

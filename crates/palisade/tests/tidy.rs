@@ -416,7 +416,7 @@ fn lowering_compiling_deciding_and_planning_cannot_fail() {
 
 #[test]
 fn every_decision_that_the_code_cites_is_in_the_model() {
-    let model = std::fs::read_to_string(root().join("docs/model.md")).unwrap();
+    let model = std::fs::read_to_string(root().join("docs/reference/model.md")).unwrap();
     let mut cited = BTreeSet::new();
     for (path, text) in rust_files() {
         for (at, _) in text.match_indices('D') {
@@ -437,7 +437,7 @@ fn every_decision_that_the_code_cites_is_in_the_model() {
     for (number, path) in cited {
         assert!(
             model.contains(&format!("**D{number}**")),
-            "{} cites D{number}, which docs/model.md does not state",
+            "{} cites D{number}, which docs/reference/model.md does not state",
             path.display()
         );
     }

@@ -133,7 +133,7 @@ impl fmt::Display for PeersReport {
 }
 
 impl PeersReport {
-    /// The table of docs/performance.md.
+    /// The table of docs/operations/performance.md.
     pub(crate) fn markdown(&self) -> String {
         let mut text = String::new();
         head(

@@ -1,4 +1,4 @@
-//! The figures as tables for docs/performance.md.
+//! The figures as tables for docs/operations/performance.md.
 
 use std::fmt::Write as _;
 

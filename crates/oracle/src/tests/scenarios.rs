@@ -35,9 +35,12 @@ fn all_marks() {
         left.first()
     );
     // The page on tests states how many there are.
-    let page = include_str!("../../../../docs/testing.md");
+    let page = include_str!("../../../../docs/internals/testing.md");
     let stated = format!("the next of {},{:03} combinations", all / 1000, all % 1000);
-    assert!(page.contains(&stated), "docs/testing.md: {stated}");
+    assert!(
+        page.contains(&stated),
+        "docs/internals/testing.md: {stated}"
+    );
 }
 
 /// Questions must be worth asking: few errors, and every reason comes up.

@@ -8,7 +8,7 @@ use palisade_crds::Channel;
 Channels: standard and experimental are those of the policy API, ClusterNetworkPolicy as of v0.2.0,
 AdminNetworkPolicy and BaselineAdminNetworkPolicy as of v0.1.8. The channel `palisade` has
 everything that Palisade enforces: the peer `all`, every shape of the v1alpha1 kinds, Tenancy; and
-it rejects most of what `check` reports as an error. docs/apis/crds.md compares them. The CRDs need
+it rejects most of what `check` reports as an error. docs/reference/apis/crds.md compares them. The CRDs need
 Kubernetes 1.31 or later.
 
 Examples:

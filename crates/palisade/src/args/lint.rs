@@ -9,7 +9,7 @@ use super::{ClusterArgs, FailOn};
 Findings are valid policies with a likely mistake: policies whose names decide their order, rules
 that never decide a flow, selectors that match nothing, pods that are cut off from DNS. They need
 more than one object, or an evaluation; `palisade check` reports the problems of each object by
-itself. docs/lint.md explains every code.
+itself. docs/reference/lint.md explains every code.
 
 An annotation on the object suppresses a finding, with a reason:
   palisade.dev/lint-ignore: SELECTS-NOTHING,NO-DNS the pods come with the next release

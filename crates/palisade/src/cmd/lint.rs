@@ -221,7 +221,7 @@ fn code(all: &[LintCode], text: &str) -> anyhow::Result<LintCode> {
         let names: Vec<&str> = all.iter().map(|it| it.name()).collect();
         let help = match nearest(text, &names) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => "docs/lint.md lists them".to_owned(),
+            None => "docs/reference/lint.md lists them".to_owned(),
         };
         bail!("code {} not found; {help}", ticked(text));
     };

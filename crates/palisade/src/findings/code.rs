@@ -81,8 +81,8 @@ impl LintCode {
     /// Returns the page that explains it.
     pub(crate) fn page(self) -> &'static str {
         match self {
-            LintCode::Engine(_) | LintCode::Ignore(_) => "docs/lint.md",
-            LintCode::Reading(_) => "docs/problems.md",
+            LintCode::Engine(_) | LintCode::Ignore(_) => "docs/reference/lint.md",
+            LintCode::Reading(_) => "docs/reference/problems.md",
         }
     }
 }

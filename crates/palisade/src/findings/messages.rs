@@ -161,7 +161,7 @@ impl MessageBuilder<'_> {
             ),
             "MIXED-GENERATION" => (
                 self.mixed(),
-                "write them in one API version; docs/model.md has the order in which Palisade evaluates them",
+                "write them in one API version; docs/reference/model.md has the order in which Palisade evaluates them",
             ),
             "LABEL-TYPO" => (self.typo(), "correct the label, or the selector"),
             "V6-OPEN" => (
@@ -240,7 +240,7 @@ impl MessageBuilder<'_> {
                 let summary: String = first.into_iter().chain(letters).collect();
                 (
                     format!("{summary}{}{flow}", self.more()),
-                    "docs/lint.md explains what to do",
+                    "docs/reference/lint.md explains what to do",
                 )
             }
         }

@@ -150,7 +150,7 @@ fn blocks(page: &str, start: &str) -> Vec<Value> {
 fn workflows_of_the_documentation_use_what_the_action_has() {
     let action = yaml("action.yml");
     let mut n_uses = 0;
-    for page in ["docs/diff.md", "docs/pull-request.md"] {
+    for page in ["docs/reference/diff.md", "docs/tutorials/pull-request.md"] {
         for workflow in blocks(&read(page), "name: ") {
             let jobs = workflow["jobs"].as_object().unwrap();
             for step in jobs.values().flat_map(|it| it["steps"].as_array().unwrap()) {
@@ -178,12 +178,12 @@ fn workflows_of_the_documentation_use_what_the_action_has() {
     }
     assert!(n_uses >= 2, "{n_uses}");
     // And the table has every input and output.
-    let page = read("docs/diff.md");
+    let page = read("docs/reference/diff.md");
     for kind in ["inputs", "outputs"] {
         for name in action[kind].as_object().unwrap().keys() {
             assert!(
                 page.contains(&format!("\n| `{name}` | ")),
-                "docs/diff.md has no {name}"
+                "docs/reference/diff.md has no {name}"
             );
         }
     }

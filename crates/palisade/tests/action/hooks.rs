@@ -179,12 +179,12 @@ fn a_hook_of_git_refuses_a_commit_that_allows_more() {
     let repository = Repository::new();
     repository.copy("examples/shop-with-tenants", "policies");
     repository.commit("the shop");
-    // As docs/diff.md has it, with the place of the script.
-    let page = crate::read("docs/diff.md");
+    // As docs/reference/diff.md has it, with the place of the script.
+    let page = crate::read("docs/reference/diff.md");
     let block = page
         .split("```sh\n#!/bin/sh\n")
         .nth(1)
-        .expect("a hook in docs/diff.md");
+        .expect("a hook in docs/reference/diff.md");
     let block = block.split("```").next().unwrap();
     let hook = repository.write(".git/hooks/pre-commit", &format!("#!/bin/sh\n{block}"));
     make_executable(&hook);

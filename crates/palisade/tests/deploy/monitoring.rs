@@ -112,12 +112,12 @@ fn dashboard() {
 }
 
 fn operating_names_every_alert() {
-    let page = read("docs/operate.md");
+    let page = read("docs/operations/operate.md");
     for rule in rules() {
         let name = rule["alert"].as_str().unwrap();
         assert!(
             page.contains(&format!("`{name}`")),
-            "docs/operate.md does not name {name}"
+            "docs/operations/operate.md does not name {name}"
         );
     }
 }

@@ -254,3 +254,52 @@ fn links_lead_to_pages_and_headings_that_exist() {
     }
     assert!(followed > 200, "{followed}");
 }
+
+/// The links of the tour are functions and types: the file that a link leads to defines the name that it shows.
+#[test]
+fn links_of_the_tour_lead_to_what_they_name() {
+    let page = read("docs/internals/tour.md");
+    let mut followed = 0;
+    for rest in page.split("[`").skip(1) {
+        let (name, rest) = rest.split_once("`](").unwrap();
+        let link = rest.split(')').next().unwrap();
+        let file = plain(&Path::new("docs/internals").join(link));
+        let text = read(file.to_str().unwrap());
+        let defines = ["fn", "struct", "enum", "trait"].iter().any(|word| {
+            let definition = format!("{word} {name}");
+            text.match_indices(&definition).any(|(at, _)| {
+                let next = text[at + definition.len()..].chars().next();
+                next.is_some_and(|it| !it.is_alphanumeric() && it != '_')
+            })
+        });
+        assert!(defines, "{link} does not define {name}");
+        followed += 1;
+    }
+    assert!(followed > 30, "{followed}");
+}
+
+/// Prose wraps at 100 columns. Tables, code, headings, quoted output and lines that are one link do not.
+#[test]
+fn prose_wraps_at_100_columns() {
+    for document in documents() {
+        let mut is_code = false;
+        for line in read(&document).lines() {
+            if line.trim_start().starts_with("```") {
+                is_code = !is_code;
+            }
+            let is_one_piece =
+                line.starts_with(['|', '#', '>']) || line.trim().split(' ').count() < 3;
+            let is_long = line.chars().count() > 100;
+            assert!(is_code || is_one_piece || !is_long, "{document}: {line}");
+        }
+    }
+}
+
+#[test]
+fn the_architecture_is_a_page() {
+    let length = read("ARCHITECTURE.md").len();
+    assert!(
+        length <= 8 * 1024,
+        "{length} bytes: decisions belong into docs/internals/design.md"
+    );
+}

@@ -133,7 +133,7 @@ pub(crate) fn largest_case(group: &str, letter: char) -> usize {
 
 /// The largest number of a decision in the model.
 pub(crate) fn decisions() -> usize {
-    let model = read("docs/model.md");
+    let model = read("docs/reference/model.md");
     let numbers = model.lines().filter_map(|line| {
         let rest = line.strip_prefix("- **D")?;
         rest.split("**").next()?.parse().ok()
@@ -160,11 +160,11 @@ fn codes(page: &str, examples: &str) -> usize {
 }
 
 pub(crate) fn codes_of_problems() -> usize {
-    codes("docs/problems.md", "crates/api/tests/problems")
+    codes("docs/reference/problems.md", "crates/api/tests/problems")
 }
 
 pub(crate) fn codes_of_lint() -> usize {
-    codes("docs/lint.md", "crates/palisade/tests/lint")
+    codes("docs/reference/lint.md", "crates/palisade/tests/lint")
 }
 
 /// The rows of the table under a heading.
@@ -206,7 +206,7 @@ pub(crate) fn patches() -> Vec<(String, String)> {
 
 /// The table of seeded mistakes: name, what is wrong, what has caught it.
 pub(crate) fn table_of_mistakes() -> Vec<(String, String, String)> {
-    let page = read("docs/testing.md");
+    let page = read("docs/internals/testing.md");
     let mut rows = Vec::new();
     for line in page.lines() {
         let cells: Vec<&str> = line.split(" | ").collect();

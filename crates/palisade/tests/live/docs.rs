@@ -4,7 +4,7 @@ use crate::bed::{Bed, root};
 
 /// Blocks of `text` that start with a command are what it prints, in the cluster of `examples/shop`.
 pub(crate) fn tutorial(bed: &Bed) {
-    let path = root().join("docs/live.md");
+    let path = root().join("docs/reference/live.md");
     let page = std::fs::read_to_string(&path).unwrap();
     let mut n_commands = 0;
     let mut made = page.clone();

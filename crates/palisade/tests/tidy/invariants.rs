@@ -29,17 +29,17 @@ const fn clause(
 const CLAUSES: &[Clause] = &[
     clause(
         "palisade-core",
-        "It knows nothing: it depends on `ipnet`, `rayon`, `rustc-hash` and `thiserror` only,",
+        "It depends on `ipnet`, `rayon`, `rustc-hash` and `thiserror` only:",
         &["core_knows_nothing"],
     ),
     clause(
         "palisade-core",
-        "so there is no I/O, no clock, no randomness, no serde, no Kubernetes in it,",
+        "no I/O, no clock, no randomness, no serde, no Kubernetes;",
         &["core_knows_nothing", "api_knows_types_and_text_only"],
     ),
     clause(
         "palisade-core",
-        "and `compile` and `decide` cannot fail.",
+        "`compile` and `decide` cannot fail.",
         &["lowering_compiling_deciding_and_planning_cannot_fail"],
     ),
     clause(
@@ -49,7 +49,7 @@ const CLAUSES: &[Clause] = &[
     ),
     clause(
         "palisade-api",
-        "and cannot fail: `read` returns objects and problems, never a `Result`, whatever the bytes are.",
+        "and cannot fail: `read` returns objects and problems, never a `Result`.",
         &[
             "reading_cannot_fail",
             "lowering_compiling_deciding_and_planning_cannot_fail",
@@ -57,33 +57,28 @@ const CLAUSES: &[Clause] = &[
     ),
     clause(
         "palisade-nft",
-        "Only here are messages of nftables and connection tracking written,",
+        "Only this crate writes messages of nftables and conntrack,",
         &["only_nft_speaks_with_nftables"],
     ),
     clause(
         "palisade-nft",
-        "and nothing in them is text of a user: a name can only be made of our own words, numbers and addresses.",
+        "and they contain no text of users: a name is made of our own words, numbers and addresses.",
         &["names_in_the_kernel_cannot_hold_text_of_users"],
     ),
     clause(
         "palisade-lab",
-        "Only here are namespaces made and packets sent,",
+        "Only this crate makes namespaces and sends packets,",
         &["only_the_lab_makes_namespaces_and_sends_packets"],
     ),
     clause(
         "palisade-lab",
-        "and no packet leaves the namespaces that it was made for.",
+        "and no packet leaves the namespaces made for it.",
         &["the_lab_opens_its_sockets_inside_its_namespaces"],
     ),
     clause(
         "palisade-agent",
-        "What decides knows no clock, no kernel and no file,",
+        "The parts that decide know no clock, no kernel and no file.",
         &["the_loop_knows_no_world"],
-    ),
-    clause(
-        "palisade-agent",
-        "so that a simulation can take the place of all three.",
-        &[],
     ),
     clause(
         "palisade-kube",
@@ -92,12 +87,12 @@ const CLAUSES: &[Clause] = &[
     ),
     clause(
         "palisade-kube",
-        "objects leave it as the bytes that the server sent, nothing of them is kept,",
+        "it returns objects as the bytes that the server sent, keeps none of them,",
         &["kube_hands_objects_on_as_bytes_and_keeps_none"],
     ),
     clause(
         "palisade-kube",
-        "and nothing but Events is ever written to a server.",
+        "and writes nothing but Events to a server.",
         &["nothing_but_events_is_written_to_a_server"],
     ),
     clause(
@@ -117,7 +112,7 @@ const CLAUSES: &[Clause] = &[
     ),
     clause(
         "palisade-watch",
-        "what cannot be read is a value beside what was read before,",
+        "an unreadable file is a value beside its last good content,",
         &["crates/watch/tests/files.rs: fn what_cannot_be_read_stays_what_it_was"],
     ),
     clause(
@@ -127,18 +122,13 @@ const CLAUSES: &[Clause] = &[
     ),
     clause(
         "palisade",
-        "Only here is text printed,",
+        "Only this crate prints text,",
         &["only_the_program_prints"],
     ),
     clause(
         "palisade",
-        "and only `view.rs` and `view/` derive `Serialize`:",
+        "and only `view.rs` and `view/` derive `Serialize`.",
         &["only_the_view_is_serialized"],
-    ),
-    clause(
-        "palisade",
-        "JSON stays stable while inner types change.",
-        &[],
     ),
     clause(
         "palisade-oracle",
@@ -147,7 +137,7 @@ const CLAUSES: &[Clause] = &[
     ),
     clause(
         "palisade-oracle",
-        "and nothing that is shipped depends on it.",
+        "and no shipped crate depends on it.",
         &["arrows_point_inwards_and_the_bench_is_not_shipped"],
     ),
     clause(
@@ -157,27 +147,27 @@ const CLAUSES: &[Clause] = &[
     ),
     clause(
         "palisade-need",
-        "It depends on none of ours,",
+        "It depends on none of ours:",
         &["what_tests_need_is_found_without_the_programs_under_test"],
     ),
     clause(
         "palisade-need",
-        "so that no program under test has a say in whether it is tested.",
+        "no program under test decides whether it is tested.",
         &["what_tests_need_is_found_without_the_programs_under_test"],
     ),
     clause(
         "palisade-z-skipped",
-        "It fails if anything was skipped that had to be run.",
+        "It fails if a required test was skipped.",
         &["the_last_test_fails_if_something_was_skipped"],
     ),
     clause(
         "palisade-testbed",
-        "Whatever it makes is in one directory, in namespaces, or carries its mark,",
+        "It makes everything in one directory, in namespaces, or with its mark;",
         &["what_the_testbed_starts_carries_its_mark"],
     ),
     clause(
         "palisade-testbed",
-        "so that `down` can remove everything however the starter ended;",
+        "`down` removes all of it however the starter ended;",
         &["crates/testbed/tests/cluster.rs: down leaves nothing after a killed start"],
     ),
     clause(
@@ -187,7 +177,7 @@ const CLAUSES: &[Clause] = &[
     ),
     clause(
         "palisade-testbed",
-        "and nothing that is shipped depends on it.",
+        "and no shipped crate depends on it.",
         &[
             "arrows_point_inwards_and_the_bench_is_not_shipped",
             "the_testbed_is_for_tests_and_depends_on_none_of_ours",

@@ -126,7 +126,7 @@ fn unknown(name: &str, known: &[LintCode]) -> (String, String) {
     let names: Vec<&str> = known.iter().map(|code| code.name()).collect();
     let help = match nearest(name, &names) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => "docs/lint.md lists all codes; the reason follows them".to_owned(),
+        None => "docs/reference/lint.md lists all codes; the reason follows them".to_owned(),
     };
     (format!("code {} not found", ticked(name)), help)
 }
