@@ -74,8 +74,8 @@ fn life() {
 
 /// Whoever types what the page shows sees what the page shows. It installs Palisade, too.
 fn quick_start(whole: &E2eCluster) {
-    let page = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let shown = block(&page, "## On Kubernetes").unwrap();
+    let page = std::fs::read_to_string(root().join("docs/operations/install.md")).unwrap();
+    let shown = block(&page, "## Demonstration").unwrap();
     let began = Instant::now();
     whole.replay(&shown).unwrap();
     println!("the quick start took {:.1?}", began.elapsed());

@@ -127,7 +127,7 @@ const FIGURES: &[Figure] = &[
     ),
     figure(
         README,
-        "random clusters of all generations: {} answers in every run of the tests",
+        "random clusters of all API versions: {} answers in every run of the tests",
         || number(answers_of_a_run()),
     ),
     figure(
