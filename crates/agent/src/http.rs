@@ -91,24 +91,40 @@ pub async fn listen(address: SocketAddr) -> std::io::Result<tokio::net::TcpListe
     tokio::net::TcpListener::bind(address).await
 }
 
+/// The reason for a loop that has not run for too long.
+const STALLED: &str = "the main loop is stalled";
+
 async fn healthz(State(health): State<Arc<Health>>) -> Response {
     if health.is_alive() {
         "ok\n".into_response()
     } else {
-        let reason = "the main loop is stalled\n";
-        (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
+        unavailable(&[STALLED.to_owned()])
     }
 }
 
 async fn readyz(State(health): State<Arc<Health>>) -> Response {
-    let missing = health.missing();
-    // A stalled loop no longer updates the reasons, and would look ready for ever.
-    if missing.is_empty() && health.is_alive() {
+    let missing = not_ready(&health);
+    if missing.is_empty() {
         "ok\n".into_response()
     } else {
-        let reasons = format!("{}\n", missing.join("\n"));
-        (StatusCode::SERVICE_UNAVAILABLE, reasons).into_response()
+        unavailable(&missing)
     }
+}
+
+/// Returns why the agent is not ready; nothing if it is.
+fn not_ready(health: &Health) -> Vec<String> {
+    let mut missing = health.missing();
+    // A stalled loop no longer updates the reasons, and would look ready for ever.
+    if !health.is_alive() {
+        missing.push(STALLED.to_owned());
+    }
+    missing
+}
+
+/// Answers that the agent is not well, with a reason on each line.
+fn unavailable(reasons: &[String]) -> Response {
+    let reasons = format!("{}\n", reasons.join("\n"));
+    (StatusCode::SERVICE_UNAVAILABLE, reasons).into_response()
 }
 
 async fn metrics(State(health): State<Arc<Health>>) -> Response {
@@ -116,4 +132,18 @@ async fn metrics(State(health): State<Arc<Health>>) -> Response {
     // Read here and not in the loop: only a scrape needs it.
     health.metrics.note_usage(&Usage::read());
     ([(header::CONTENT_TYPE, kind)], health.metrics.text()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stalled_loop_is_not_ready_and_says_so() {
+        let health = Health::new();
+        health.say(Vec::new());
+        assert_eq!(not_ready(&health), Vec::<String>::new());
+        health.state.lock().unwrap().alive = Instant::now().checked_sub(HANGS_AFTER).unwrap();
+        assert_eq!(not_ready(&health), [STALLED]);
+    }
 }
