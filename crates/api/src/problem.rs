@@ -50,7 +50,7 @@ impl Span {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(pub u32);
 
-pub use palisade_core::lint::Severity;
+pub use palisade_core::analysis::lint::Severity;
 
 /// Another place that a problem is about.
 #[derive(Clone, Debug, PartialEq, Eq)]

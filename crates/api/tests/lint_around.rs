@@ -21,9 +21,9 @@ mod shape;
 use std::net::IpAddr;
 
 use palisade_api::{Options, Severity, Source, lower, read};
-use palisade_core::affect::Decider;
+use palisade_core::analysis::affect::Decider;
+use palisade_core::analysis::lint::{Code, FindingDetail, FindingTarget, lint};
 use palisade_core::compile::compile;
-use palisade_core::lint::{Code, FindingDetail, FindingTarget, lint};
 use palisade_core::model::Cluster;
 use palisade_core::policy::Verdict;
 use palisade_core::program::RulePlace;

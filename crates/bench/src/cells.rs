@@ -10,11 +10,11 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 
 use palisade_api::{Options, Source, lower, read};
-use palisade_core::answer::{FlowEvaluator, FlowVerdict, PortSet, join};
-use palisade_core::compile::compile;
-use palisade_core::connect::{
+use palisade_core::analysis::connect::{
     Connectivity, Member, MemberId, NetworkId, Reach, Selection, Summary,
 };
+use palisade_core::answer::{FlowEvaluator, FlowVerdict, PortSet, join};
+use palisade_core::compile::compile;
 use palisade_core::model::{BackendTarget, Cluster, PodId};
 use palisade_core::net::Cidr;
 use palisade_core::program::Program;

@@ -9,12 +9,12 @@ use std::net::IpAddr;
 
 use palisade_api::{Options, Source, lower, read};
 use palisade_core::EndName;
-use palisade_core::answer::{Answer, FlowEvaluator, FlowVerdict};
-use palisade_core::compile::compile;
-use palisade_core::connect::Member;
-use palisade_core::connect::diff::{
+use palisade_core::analysis::connect::Member;
+use palisade_core::analysis::connect::diff::{
     Block, ChangeKind, Difference, Endpoint, EndpointId, Limits, OneSided, Totals, Version, diff,
 };
+use palisade_core::answer::{Answer, FlowEvaluator, FlowVerdict};
+use palisade_core::compile::compile;
 use palisade_core::decide::Cause;
 use palisade_core::net::Family;
 use palisade_core::query::{FlowQuery, PortQuery};

@@ -12,9 +12,9 @@ use std::net::IpAddr;
 
 use palisade_api::{Options, Source, lower, read};
 use palisade_core::EndName;
-use palisade_core::affect::{Decider, Witness};
+use palisade_core::analysis::affect::{Decider, Witness};
+use palisade_core::analysis::lint::{Code, Finding, FindingDetail, FindingTarget, lint};
 use palisade_core::compile::compile;
-use palisade_core::lint::{Code, Finding, FindingDetail, FindingTarget, lint};
 use palisade_core::model::{Cluster, PodId};
 use palisade_core::policy::Direction;
 use palisade_core::program::RulePlace;

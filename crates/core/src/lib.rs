@@ -12,20 +12,16 @@
 //! * [`budget`]: how many entries the NetworkPolicies of a namespace may have;
 //! * [`mod@compile`]: from a cluster to its [`Program`](program::Program);
 //! * [`decide`]: one verdict with its cause; [`explain`]: the rules behind it;
-//! * [`nearest`], [`remedy`]: the rule that nearly matched, and the change that allows a flow;
 //! * [`query`], [`name_index`], [`answer`]: from a flow query to its flows, and from their
 //!   decisions to one answer;
-//! * [`connect`]: connectivity of the whole cluster, and the difference between two clusters;
 //! * [`mod@plan`]: the rules that one node must enforce, for dataplanes;
 //! * [`incremental`]: the same while objects change;
-//! * [`affect`]: which policies select a pod, and which of them are overridden;
-//! * [`lint`]: valid policies with a likely mistake.
+//! * [`analysis`]: connectivity, differences, overridden rules, findings and advice.
 
-pub mod affect;
+pub mod analysis;
 pub mod answer;
 pub mod budget;
 pub mod compile;
-pub mod connect;
 pub mod decide;
 pub mod domain;
 pub mod explain;
@@ -33,10 +29,8 @@ mod flow_end;
 mod id_set;
 pub mod incremental;
 pub mod labels;
-pub mod lint;
 pub mod model;
 pub mod name_index;
-pub mod nearest;
 pub mod net;
 pub mod plan;
 pub mod policy;
@@ -44,7 +38,6 @@ mod policy_index;
 mod portset;
 pub mod program;
 pub mod query;
-pub mod remedy;
 mod set_hash;
 pub mod text;
 pub mod time;

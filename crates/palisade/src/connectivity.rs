@@ -13,7 +13,7 @@ pub(crate) mod rows;
 pub(crate) mod svg;
 pub(crate) mod table;
 
-use palisade_core::connect::{Blocks, Connectivity, GroupId};
+use palisade_core::analysis::connect::{Blocks, Connectivity, GroupId};
 
 use self::ends::{NamedEnd, NamedEnds};
 use self::kinds::EndClasses;

@@ -6,11 +6,11 @@ pub(crate) mod table;
 use std::collections::BTreeMap;
 
 use palisade_core::EndName;
-use palisade_core::answer::Reason;
-use palisade_core::connect::diff::{
+use palisade_core::analysis::connect::diff::{
     Block, Change, ChangeKind, ChangedObject, Difference, Endpoint, OneSided, Version,
 };
-use palisade_core::connect::{Member, Network};
+use palisade_core::analysis::connect::{Member, Network};
+use palisade_core::answer::Reason;
 use palisade_core::decide::{Cause, Exemption};
 use palisade_core::net::Family;
 

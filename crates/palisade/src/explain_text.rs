@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
+use palisade_core::analysis::remedy::remedies;
 use palisade_core::answer::{
     Answer, DirectionAnswer, DirectionVerdict, FlowAnswer, FlowVerdict, PortAnswer, Reason,
 };
@@ -10,7 +11,6 @@ use palisade_core::decide::{Absence, Cause, Exemption};
 use palisade_core::explain::StepOutcome;
 use palisade_core::policy::{Direction, Verdict};
 use palisade_core::program::RulePlace;
-use palisade_core::remedy::remedies;
 
 use crate::draw::{clean, painted};
 use crate::remedy_text;

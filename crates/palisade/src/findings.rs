@@ -12,8 +12,8 @@ use palisade_api::{
     Kind, Located, Locator, Object, PathStep, Problem, Related, Severity, Source, SourceId, Span,
     path_text,
 };
-use palisade_core::affect::Decider;
-use palisade_core::lint::{Finding, FindingTarget};
+use palisade_core::analysis::affect::Decider;
+use palisade_core::analysis::lint::{Finding, FindingTarget};
 use palisade_core::model::Cluster;
 use palisade_core::program::RulePlace;
 use rayon::prelude::*;

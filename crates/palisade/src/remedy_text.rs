@@ -1,12 +1,12 @@
 //! Sentences for near misses and for remedies.
 
 use palisade_core::EndName;
+use palisade_core::analysis::nearest::{Condition, NearMiss};
+use palisade_core::analysis::remedy::{Remedy, distinguishing_labels};
 use palisade_core::answer::{FlowAnswer, Transport};
 use palisade_core::labels::{Operator, Requirement};
 use palisade_core::model::{Labels, NamespaceSet, PortMatch};
-use palisade_core::nearest::{Condition, NearMiss};
 use palisade_core::policy::{Action, Direction, PolicyApi};
-use palisade_core::remedy::{Remedy, distinguishing_labels};
 
 use crate::draw::clean;
 use crate::view::explanation::ExplainContext;

@@ -80,7 +80,7 @@ fn said(file: &Path, word: &str) -> Vec<String> {
 }
 
 fn codes_with_fixtures() -> Vec<&'static str> {
-    let engine = palisade_core::lint::Code::ALL.iter();
+    let engine = palisade_core::analysis::lint::Code::ALL.iter();
     let mut codes: Vec<&str> = engine.map(|code| code.name()).collect();
     codes.extend([
         "LINT-IGNORE-REASON",
@@ -380,7 +380,7 @@ fn sections() -> String {
                     | code | severity | |\n|---|---|---|\n"
         .to_owned();
     let all = || {
-        let engine = palisade_core::lint::Code::ALL.iter();
+        let engine = palisade_core::analysis::lint::Code::ALL.iter();
         let engine = engine.map(|it| (it.name(), it.severity().name(), it.summary()));
         let own = [
             (

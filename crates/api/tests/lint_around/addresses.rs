@@ -1,6 +1,6 @@
 //! Families of addresses, clients behind Services, tenants without a label.
 
-use palisade_core::lint::Code;
+use palisade_core::analysis::lint::Code;
 
 use super::{EVERYONE, Pod, anp, check, cnp, namespace, netpol, node, object};
 

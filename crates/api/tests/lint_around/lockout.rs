@@ -1,6 +1,6 @@
 //! What a cluster lives on: its DNS, API server, components and kubelets.
 
-use palisade_core::lint::Code;
+use palisade_core::analysis::lint::Code;
 
 use super::{EVERYONE, Pod, check, cnp, early, namespace, netpol, node, object};
 

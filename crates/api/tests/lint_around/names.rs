@@ -1,6 +1,6 @@
 //! Names of ports, domains and labels.
 
-use palisade_core::lint::Code;
+use palisade_core::analysis::lint::Code;
 
 use super::{EVERYONE, Pod, anp, check, check_with, cnp, early, namespace, netpol, node};
 

@@ -1,6 +1,6 @@
 //! What the text of policies shows by itself.
 
-use palisade_core::lint::Code;
+use palisade_core::analysis::lint::Code;
 
 use super::{EVERYONE, Pod, check, cnp, early, namespace, netpol, object};
 

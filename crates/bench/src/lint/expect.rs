@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use palisade_core::affect::Decider;
+use palisade_core::analysis::affect::Decider;
+use palisade_core::analysis::lint::{Code, FindingTarget};
 use palisade_core::labels::Selector;
-use palisade_core::lint::{Code, FindingTarget};
 use palisade_core::model::{
     NamespaceSet, Peer, PodId, PodSet, Policy, PolicyId, PolicyRank, label,
 };

@@ -1,6 +1,6 @@
 //! The whole-cluster answer that is timed.
 
-use palisade_core::connect::{Connectivity, Selection, Summary};
+use palisade_core::analysis::connect::{Connectivity, Selection, Summary};
 use palisade_core::model::Cluster;
 use palisade_core::program::Program;
 

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use anyhow::bail;
 use palisade_api::{Kind, Object};
-use palisade_core::affect::{OverrideFinder, policies_on, subjects};
+use palisade_core::analysis::affect::{OverrideFinder, policies_on, subjects};
 use palisade_core::compile::compile_policies;
 use palisade_core::model::{BackendTarget, Cluster, PodId, PolicyId, ServiceId};
 use palisade_core::name_index::NameIndex;

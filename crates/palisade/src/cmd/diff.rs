@@ -5,8 +5,8 @@ mod sides;
 use std::io::Write;
 
 use anyhow::bail;
+use palisade_core::analysis::connect::diff::{ChangeKind, Limits, Version, diff};
 use palisade_core::compile::compile;
-use palisade_core::connect::diff::{ChangeKind, Limits, Version, diff};
 
 use self::sides::{DiffInput, both};
 use crate::Outcome;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use palisade_api::{Options, Problem, Severity, lower_within};
-use palisade_core::lint::lint;
+use palisade_core::analysis::lint::lint;
 use palisade_core::text::{nearest, ticked};
 use rayon::prelude::*;
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use palisade_core::EndName;
-use palisade_core::connect::{Member, Network};
+use palisade_core::analysis::connect::{Member, Network};
 use palisade_core::model::{Cluster, NamespaceId, Pod, PodId, Workload};
 use palisade_core::net::Cidr;
 

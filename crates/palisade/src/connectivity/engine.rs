@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{anyhow, bail};
-use palisade_core::connect::{
+use palisade_core::analysis::connect::{
     Connectivity, GroupId, Matrix, Member, MemberId, Network, PortFilter, Selection, Summary,
 };
 use palisade_core::model::Cluster;

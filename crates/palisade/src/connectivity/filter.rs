@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use anyhow::bail;
+use palisade_core::analysis::connect::{Member, Network, PortFilter};
 use palisade_core::answer::PortSet;
-use palisade_core::connect::{Member, Network, PortFilter};
 use palisade_core::labels::{Operator, Requirement, Selector};
 use palisade_core::model::{Cluster, NamespaceId, NodeId, PodId, ServiceId, label};
 use palisade_core::name_index::NameIndex;

@@ -5,7 +5,7 @@ mod digest;
 use std::fmt::Write as _;
 use std::io::Write;
 
-use palisade_core::connect::Summary;
+use palisade_core::analysis::connect::Summary;
 
 use self::digest::sha256_base64;
 use super::Table;

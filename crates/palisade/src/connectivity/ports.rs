@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use palisade_core::analysis::connect::Reach;
 use palisade_core::answer::PortSet;
-use palisade_core::connect::Reach;
 
 /// The verdicts of flows by port; ports in none of the lists are denied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
-use palisade_core::connect::Summary;
+use palisade_core::analysis::connect::Summary;
 
 use super::kinds::Unit;
 use super::names::Names;

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use palisade_core::connect::diff::{Block, ChangeKind, OneSided};
+use palisade_core::analysis::connect::diff::{Block, ChangeKind, OneSided};
 
 use super::DiffReport;
 use super::table::{by_culprit, group, ports, reason, totals};

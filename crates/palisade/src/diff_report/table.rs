@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
+use palisade_core::analysis::connect::diff::{Block, ChangeKind, ChangedObject, OneSided};
 use palisade_core::answer::PortSet;
-use palisade_core::connect::diff::{Block, ChangeKind, ChangedObject, OneSided};
 
 use super::DiffReport;
 use crate::connectivity::ends::EndKind;

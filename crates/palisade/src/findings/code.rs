@@ -6,7 +6,7 @@ use palisade_api::Severity;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LintCode {
     /// The engine.
-    Engine(palisade_core::lint::Code),
+    Engine(palisade_core::analysis::lint::Code),
     /// Reading of the objects.
     Reading(palisade_api::Code),
     /// Annotations that suppress findings.
@@ -28,7 +28,7 @@ impl IgnoreCode {
 impl LintCode {
     /// Returns every code that `lint` can print.
     pub(crate) fn all() -> Vec<LintCode> {
-        let engine = palisade_core::lint::Code::ALL.iter().copied();
+        let engine = palisade_core::analysis::lint::Code::ALL.iter().copied();
         let reading = palisade_api::Code::ALL.iter().copied();
         // Errors stop `lint`, and `check` reports them.
         let reading = reading.filter(|it| it.severity() < Severity::Error);

@@ -1,7 +1,7 @@
 //! The sentence and the help for every finding of the engine.
 
-use palisade_core::affect::Decider;
-use palisade_core::lint::{Finding, FindingDetail, FindingTarget};
+use palisade_core::analysis::affect::Decider;
+use palisade_core::analysis::lint::{Finding, FindingDetail, FindingTarget};
 use palisade_core::model::{Cluster, NamespaceSet, Peer, PodSet, PolicyId, PolicyRank, PortMatch};
 use palisade_core::text::ticked;
 

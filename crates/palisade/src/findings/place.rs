@@ -6,7 +6,7 @@
 use palisade_api::{
     ClusterPeer, ClusterRule, Kind, Object, ObjectSpec, PathStep, PortMatch, Readable,
 };
-use palisade_core::lint::FindingTarget;
+use palisade_core::analysis::lint::FindingTarget;
 use palisade_core::policy::Direction;
 use palisade_core::program::RulePlace;
 

@@ -2,7 +2,7 @@
 
 mod maker;
 
-use palisade_core::affect::Witness;
+use palisade_core::analysis::affect::Witness;
 use palisade_core::answer::Transport;
 use palisade_core::model::Cluster;
 use palisade_core::policy::Direction;

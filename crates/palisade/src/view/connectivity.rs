@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use palisade_core::connect::Summary;
+use palisade_core::analysis::connect::Summary;
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 

@@ -1,6 +1,6 @@
 //! The documents of `diff`.
 
-use palisade_core::connect::diff::{Block, ChangeKind, OneSided, Totals};
+use palisade_core::analysis::connect::diff::{Block, ChangeKind, OneSided, Totals};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 

@@ -4,6 +4,8 @@ use std::sync::OnceLock;
 
 use palisade_api::{Lines, Object, Source};
 use palisade_core::EndName;
+use palisade_core::analysis::nearest::{NearMiss, nearest};
+use palisade_core::analysis::remedy::{Denial, remedies};
 use palisade_core::answer::{
     Answer, DirectionAnswer, FlowAnswer, FlowEvaluator, FlowVerdict, Outcome, PortAnswer, Reason,
     Transport, join,
@@ -11,11 +13,9 @@ use palisade_core::answer::{
 use palisade_core::decide::{Absence, Cause, Exemption};
 use palisade_core::explain::Step;
 use palisade_core::model::{Policy, PolicyId};
-use palisade_core::nearest::{NearMiss, nearest};
 use palisade_core::policy::{Direction, Verdict};
 use palisade_core::program::RulePlace;
 use palisade_core::query::PortQuery;
-use palisade_core::remedy::{Denial, remedies};
 use serde::Serialize;
 
 use super::API_VERSION;

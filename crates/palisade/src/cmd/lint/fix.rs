@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use palisade_api::{Kind, Located, Object, PathStep, Source, SourceId, Span};
-use palisade_core::lint::{Finding, FindingTarget};
+use palisade_core::analysis::lint::{Finding, FindingTarget};
 use palisade_core::net::CidrText;
 use palisade_core::program::RulePlace;
 

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use palisade_api::{Lines, Object, Source};
-use palisade_core::affect::{
+use palisade_core::analysis::affect::{
     Decider, Effects, Witness, applies_to, policies_on, precedence, selects, subjects,
 };
 use palisade_core::model::{Cluster, PodId, Policy, PolicyId, PolicyRank};

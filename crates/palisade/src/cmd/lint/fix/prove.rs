@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use palisade_api::{Code, Manifests, Object, Options, Problem, Source, SourceId, lower_within};
+use palisade_core::analysis::connect::diff::{Limits, Version, diff};
 use palisade_core::budget::Budget;
 use palisade_core::compile::compile;
-use palisade_core::connect::diff::{Limits, Version, diff};
 use palisade_core::model::Cluster;
 use palisade_core::program::RulePlace;
 

@@ -1,0 +1,255 @@
+//! Small clusters, evaluated as a whole and flow by flow. In the tests of this crate nearly all set
+//! hashes collide, so these results depend on members being compared.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU16;
+
+use super::diff::{self, ChangeKind, Limits, Version};
+use super::{Connectivity, Member, Selection};
+use crate::analysis::affect::tests::world::{
+    Draft, admin, all, allow, block, cluster, everything, is, labelled, netpol, node, pod, pods_of,
+    rule, tcp,
+};
+use crate::answer::PortSet;
+use crate::compile::compile;
+use crate::decide::{Flow, FlowEnd, Identity, Traffic};
+use crate::model::{Cluster, NodeId, Peer, PodId, PodSet, Rule};
+use crate::net::Protocol;
+use crate::policy::{Action, Verdict};
+use crate::program::Program;
+
+/// Numbers that look random and are always the same.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005);
+        self.0 = self.0.wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % bound
+    }
+
+    fn of<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len())]
+    }
+}
+
+const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+const NAMESPACES: [&str; 3] = ["x", "y", "z"];
+const PORTS: [u16; 5] = [80, 81, 82, 83, 84];
+/// The addresses of all pods of a namespace, of some, of one, and of the nodes.
+const BLOCKS: [&str; 6] = [
+    "10.0.0.0/16",
+    "10.1.0.96/30",
+    "10.0.0.98/32",
+    "10.2.0.100/31",
+    "192.0.2.0/24",
+    "192.0.2.2/32",
+];
+
+fn peers(numbers: &mut Numbers) -> Vec<Peer<'static>> {
+    match numbers.below(8) {
+        0 => all(),
+        1 => pods_of(numbers.of(&NAMESPACES)),
+        2 | 3 => block(numbers.of(&BLOCKS)),
+        _ => labelled("app", numbers.of(&NAMES)),
+    }
+}
+
+fn some_rule(numbers: &mut Numbers) -> Rule<'static> {
+    let peers = peers(numbers);
+    let port = tcp(numbers.of(&PORTS));
+    match numbers.below(3) {
+        0 => allow(peers),
+        _ => rule(Action::Accept, peers, Some(vec![port])),
+    }
+}
+
+/// A policy of each name: two clusters then have the same policies with other rules.
+fn policies(numbers: &mut Numbers) -> Vec<Draft> {
+    let names = ["p", "q", "r", "s", "t"];
+    let mut drafts: Vec<Draft> = Vec::new();
+    for name in names {
+        let namespace = numbers.of(&NAMESPACES);
+        let pods = match numbers.below(3) {
+            0 => everything(),
+            _ => is("app", numbers.of(&NAMES)),
+        };
+        let mut draft = netpol(namespace, name);
+        if let Some(Peer::Pods(own)) = pods_of(namespace).pop() {
+            let pods = Some(pods);
+            draft = draft.subject(PodSet { pods, ..own });
+        }
+        for _ in 0..numbers.below(5) {
+            let rule = some_rule(numbers);
+            draft = if numbers.below(3) == 0 {
+                draft.egress(rule)
+            } else {
+                draft.ingress(rule)
+            };
+        }
+        drafts.push(draft);
+    }
+    for (name, priority) in [("one", 1), ("two", 2)] {
+        let mut draft = admin(name, priority);
+        for _ in 0..numbers.below(4) {
+            let action = numbers.of(&[Action::Accept, Action::Deny, Action::Pass]);
+            let ports = vec![tcp(numbers.of(&PORTS))];
+            let rule = rule(action, peers(numbers), Some(ports));
+            draft = if numbers.below(2) == 0 {
+                draft.ingress(rule)
+            } else {
+                draft.egress(rule)
+            };
+        }
+        drafts.push(draft);
+    }
+    drafts
+}
+
+/// Eighteen pods on two nodes, and some policies.
+fn some_cluster(numbers: &mut Numbers) -> Cluster<'static> {
+    let mut pods = Vec::new();
+    for namespace in NAMESPACES {
+        for name in NAMES {
+            let mut pod = pod(namespace, name);
+            pod.node = Some(["n1", "n2"][pods.len() % 2]);
+            pods.push(pod);
+        }
+    }
+    let policies = policies(numbers);
+    Cluster {
+        nodes: vec![node("n1", "192.0.2.1"), node("n2", "192.0.2.2")],
+        ..cluster(pods, policies)
+    }
+}
+
+/// The allowed flows: source, destination pod and port.
+type Allowed = BTreeSet<(Member, Member, u16)>;
+
+/// Evaluates flow by flow.
+fn by_flow(cluster: &Cluster<'_>, program: &Program) -> Allowed {
+    let mut allowed = Allowed::new();
+    let pods = (0..).zip(&cluster.pods);
+    let pods: Vec<_> = pods.map(|(id, pod)| (PodId(id), pod)).collect();
+    let nodes = (0..).zip(&cluster.nodes);
+    let nodes = nodes.map(|(id, node)| {
+        let id = NodeId(id);
+        let (identity, address) = (Identity::Node(Some(id)), node.addresses[0]);
+        (Member::Node(id), identity, address, Some(node.name))
+    });
+    let sources = pods
+        .iter()
+        .map(|(id, pod)| (Member::Pod(*id), Identity::Pod(*id), pod.addresses[0], None));
+    for (from, identity, address, runs_on) in sources.chain(nodes) {
+        for (id, pod) in &pods {
+            let to = Member::Pod(*id);
+            for port in PORTS.into_iter().filter(|_| from != to) {
+                let flow = Flow {
+                    source: FlowEnd {
+                        identity,
+                        address: program.address_atom(address),
+                    },
+                    destination: FlowEnd {
+                        identity: Identity::Pod(*id),
+                        address: program.address_atom(pod.addresses[0]),
+                    },
+                    traffic: Traffic::Port(Protocol::Tcp, NonZeroU16::new(port).unwrap()),
+                    via_service: false,
+                    node_local: runs_on.is_some() && runs_on == pod.node,
+                };
+                if program.decide(&flow).verdict() == Verdict::Allow {
+                    allowed.insert((from, to, port));
+                }
+            }
+        }
+    }
+    allowed
+}
+
+fn add(into: &mut Allowed, from: &[Member], to: &[Member], ports: &PortSet) {
+    let is_source = |it: &&Member| matches!(it, Member::Pod(_) | Member::Node(_));
+    for from in from.iter().filter(is_source) {
+        for to in to.iter().filter(|it| matches!(it, Member::Pod(_))) {
+            for port in PORTS.into_iter().filter(|_| from != to) {
+                if ports.contains(Protocol::Tcp, NonZeroU16::new(port).unwrap()) {
+                    into.insert((*from, *to, port));
+                }
+            }
+        }
+    }
+}
+
+/// Evaluates the whole cluster by blocks.
+fn folded(cluster: &Cluster<'_>, program: &Program) -> Allowed {
+    let connectivity = Connectivity::new(cluster, program, &Selection::ALL);
+    let blocks = connectivity.blocks(100_000, &|_, _| {}).unwrap();
+    let members = connectivity.members();
+    let mut allowed = Allowed::new();
+    let mut groups: BTreeSet<Vec<Member>> = BTreeSet::new();
+    for block in &blocks.list {
+        let [from, to] = [block.from, block.to].map(|group| -> Vec<Member> {
+            let ids = connectivity.group(&blocks, group).into_iter();
+            ids.map(|id| members[id.0 as usize]).collect()
+        });
+        add(&mut allowed, &from, &to, &block.reach.allowed);
+        groups.extend([from, to]);
+    }
+    // The same members are one group, however they were found.
+    assert_eq!(groups.len(), blocks.n_groups());
+    allowed
+}
+
+#[test]
+fn blocks_equal_single_flows() {
+    for seed in 0..150 {
+        let cluster = some_cluster(&mut Numbers(seed));
+        let program = compile(&cluster);
+        assert_eq!(
+            folded(&cluster, &program),
+            by_flow(&cluster, &program),
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn a_difference_equals_single_flows_before_and_after() {
+    let mut n_changed = 0;
+    for seed in 0..150 {
+        let mut numbers = Numbers(1000 + seed);
+        let clusters = [some_cluster(&mut numbers), some_cluster(&mut numbers)];
+        let programs = clusters.each_ref().map(|it| compile(it));
+        let [old, new] = [0, 1].map(|side| Version {
+            cluster: &clusters[side],
+            program: &programs[side],
+        });
+        let found = diff::diff(old, new, Limits::default(), &|_, _| {}).unwrap();
+        let mut by_kind = [ChangeKind::Gained, ChangeKind::Lost].map(|_| Allowed::new());
+        let mut groups = BTreeSet::new();
+        for block in &found.blocks {
+            let [from, to] = [block.from, block.to].map(|group| -> Vec<Member> {
+                let list = found.groups.get(group).into_iter();
+                list.filter_map(|id| found.endpoints[id.0 as usize].new)
+                    .collect()
+            });
+            let into = &mut by_kind[usize::from(block.kind == ChangeKind::Lost)];
+            add(into, &from, &to, &block.ports);
+            groups.extend([block.from, block.to].map(|it| found.groups.get(it)));
+        }
+        assert_eq!(groups.len(), found.groups.len(), "seed {seed}");
+        let [before, after] = [old, new].map(|it| by_flow(it.cluster, it.program));
+        n_changed += before.symmetric_difference(&after).count();
+        let [gained, lost] = by_kind;
+        let expected: Allowed = after.difference(&before).copied().collect();
+        assert_eq!(gained, expected, "seed {seed}");
+        let expected: Allowed = before.difference(&after).copied().collect();
+        assert_eq!(lost, expected, "seed {seed}");
+    }
+    assert!(n_changed > 50_000, "{n_changed}");
+}
