@@ -5,7 +5,7 @@
 static ALLOCATOR: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    palisade_bench::fuzz::within_memory(&ALLOCATOR, bytes, |bytes| {
-        palisade_bench::fuzz::watch(bytes)
+    palisade_campaigns::fuzz::within_memory(&ALLOCATOR, bytes, |bytes| {
+        palisade_campaigns::fuzz::watch(bytes)
     });
 });

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use palisade_bench::generate::{self, List, Manifests};
+use palisade_generate::{self, List, Manifests};
 
 use crate::compare::{Case, Programs, compare, progress};
 use crate::measure::Output;
@@ -74,7 +74,7 @@ fn write_manifests(args: &CheckArgs, dir: &Path) -> Result<Case> {
         files: args.files,
         bytes: args.files * 5_000,
     };
-    let written = generate::manifests(&path, &plan)?;
+    let written = palisade_generate::manifests(&path, &plan)?;
     let count = written.documents;
     Ok(Case {
         name: "manifests (YAML)",
@@ -96,7 +96,7 @@ fn write_list(args: &CheckArgs, dir: &Path) -> Result<Case> {
         seed: args.seed,
         bytes: args.list_size * 1_000_000,
     };
-    let written = generate::list(&path, &plan)?;
+    let written = palisade_generate::list(&path, &plan)?;
     let count = written.objects;
     Ok(Case {
         name: "list (JSON)",

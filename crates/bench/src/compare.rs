@@ -5,7 +5,7 @@ use std::io::{Write as _, stderr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use palisade_bench::generate::Written;
+use palisade_generate::Written;
 
 use crate::measure::{Output, measure};
 use crate::report::{Input, Summary};

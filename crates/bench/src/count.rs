@@ -15,9 +15,9 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use palisade_api::{Options, Source, lower, read};
-use palisade_bench::flows::flows;
-use palisade_bench::generate::point::{Format, write};
 use palisade_core::compile::compile;
+use palisade_generate::flows::flows;
+use palisade_generate::point::{Format, write};
 use rayon::ThreadPoolBuilder;
 use serde::Serialize;
 

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use palisade_bench::generate::Rng;
 use palisade_core::net::Family;
+use palisade_generate::Rng;
 use palisade_nft::node::Generation;
 
 use self::cluster::{Load, Stack, node_plan, node_ruleset, node_settings};

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use palisade_api::{Options, Source, lower, read};
-use palisade_bench::flows::questions;
-use palisade_bench::generate::{Style, World, Written, to_yaml, world};
+use palisade_generate::flows::questions;
+use palisade_generate::{Style, World, Written, to_yaml, world};
 
 use crate::compare::{Case, Programs, compare, progress};
 use crate::measure::Output;

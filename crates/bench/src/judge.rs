@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use palisade_bench::generate::point::{Plan, each_object};
+use palisade_generate::point::{Plan, each_object};
 use serde::Serialize;
 use serde_json::{Value, json};
 

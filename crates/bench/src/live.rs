@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use self::events::{Sample, measure};
 pub use self::report::LiveReport;
-use crate::generate::point::{Plan, each_object};
+use palisade_generate::point::{NODE, Plan, each_object};
 
 /// What was typed.
 #[derive(Debug, Args)]
@@ -54,9 +54,6 @@ pub fn plan(point: &str, seed: u64, pods_per_node: u64) -> Result<Plan> {
     plan.spread.service_percent = 0;
     Ok(plan)
 }
-
-/// The node that is kept up to date. All have about as many pods.
-pub const NODE: &str = "node-0001";
 
 /// The key of its hashes: a run is like the next.
 pub const KEY: HashKey = HashKey::new(1, 2);

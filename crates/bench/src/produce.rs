@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
-use palisade_bench::generate::Written;
-use palisade_bench::generate::point::{Format, Plan, write};
+use palisade_generate::Written;
+use palisade_generate::point::{Format, Plan, write};
 
 use crate::compare::progress;
 

@@ -17,8 +17,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use palisade_bench::allocated::Kept;
-use palisade_bench::generate::Written;
-use palisade_bench::generate::point::{Format, Plan, write};
+use palisade_generate::Written;
+use palisade_generate::point::{Format, Plan, write};
 use serde::de::DeserializeOwned;
 
 use self::report::{Point, Process, ScaleReport, Yaml};

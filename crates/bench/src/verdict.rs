@@ -9,12 +9,12 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use palisade_api::{Options, Source, lower, read};
-use palisade_bench::flows::flows;
-use palisade_bench::generate::{World, learned, world_list};
 use palisade_core::answer::Reason;
 use palisade_core::compile::compile;
 use palisade_core::decide::Flow;
 use palisade_core::program::Program;
+use palisade_generate::flows::flows;
+use palisade_generate::{World, learned, world_list};
 use rayon::ThreadPoolBuilder;
 
 use self::report::{Phases, Share, VerdictReport};

@@ -142,6 +142,20 @@ pub fn enter_with(
         .map_err(EnterError::Attend)
 }
 
+/// [`enter`], for programs that do nothing outside: the process outside ends here, as the one inside
+/// ended.
+pub fn stay_inside(needed: RequiredPrivilege) -> Result<Privilege, EnterError> {
+    enter(needed).map(inside)
+}
+
+/// Returns the privilege of the process inside. The process outside ends here.
+pub fn inside(entered: ProcessRole) -> Privilege {
+    match entered {
+        ProcessRole::Inside(privilege) => privilege,
+        ProcessRole::Ended(status) => std::process::exit(i32::from(ended_like(status))),
+    }
+}
+
 /// Reports whether this is the process inside.
 pub fn is_inside() -> bool {
     claimed().is_some()

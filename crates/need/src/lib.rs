@@ -12,6 +12,7 @@ mod need;
 mod record;
 mod require;
 mod runner;
+pub mod smallest;
 
 pub use self::inside::own_network;
 pub use self::need::Need;

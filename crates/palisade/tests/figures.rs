@@ -55,11 +55,11 @@ const CASES: &str = "cases/README.md";
 const CRDS: &str = "docs/reference/apis/crds.md";
 const DESIGN: &str = "docs/internals/design.md";
 
-const AGREE: &str = "crates/bench/tests/agree.rs";
-const CELLS: &str = "crates/bench/tests/cells.rs";
-const DIFFER: &str = "crates/bench/tests/differ.rs";
+const AGREE: &str = "crates/campaigns/tests/agree.rs";
+const CELLS: &str = "crates/campaigns/tests/cells.rs";
+const DIFFER: &str = "crates/campaigns/tests/differ.rs";
 const LIMITS: &str = "crates/api/tests/limits.rs";
-const PACKETS: &str = "crates/bench/tests/packets.rs";
+const PACKETS: &str = "crates/campaigns/tests/packets.rs";
 
 /// Digits in groups of three.
 fn number(value: usize) -> String {
@@ -174,10 +174,10 @@ const FIGURES: &[Figure] = &[
         number(constant("crates/palisade/tests/cases.rs", "LEAST_MEASURED"))
     }),
     figure(TESTING, "--test live` | {} random histories of", || {
-        number(range("crates/bench/tests/live.rs", "SEEDS"))
+        number(range("crates/campaigns/tests/live.rs", "SEEDS"))
     }),
     figure(TESTING, " random histories of {} batches each", || {
-        number(constant("crates/bench/tests/live.rs", "BATCHES"))
+        number(constant("crates/campaigns/tests/live.rs", "BATCHES"))
     }),
     figure(
         CRDS,
@@ -208,12 +208,12 @@ const FIGURES: &[Figure] = &[
         || number(constant(DIFFER, "SEEDS") + array(DIFFER, "FOUND")),
     ),
     figure(TESTING, "--test lint` | {} random clusters", || {
-        let test = read("crates/bench/tests/lint.rs");
+        let test = read("crates/campaigns/tests/lint.rs");
         let seeds = test.split("seeds: ").nth(1).unwrap();
         number(seeds.split(',').next().unwrap().parse().unwrap())
     }),
     figure(TESTING, "--test plan` | {} random clusters", || {
-        number(range("crates/bench/tests/plan.rs", "SEEDS"))
+        number(range("crates/campaigns/tests/plan.rs", "SEEDS"))
     }),
     figure(TESTING, "| at least {} packets in every run", || {
         number(constant(PACKETS, "PROBES"))
@@ -228,7 +228,7 @@ const FIGURES: &[Figure] = &[
     }),
     figure(
         TESTING,
-        "`crates/bench/src/packets/wrong.rs` has {} mistakes in rulesets",
+        "`crates/campaigns/src/packets/wrong.rs` has {} mistakes in rulesets",
         || number(mistakes_in_rulesets()),
     ),
     figure(
@@ -239,20 +239,20 @@ const FIGURES: &[Figure] = &[
     figure(
         TESTING,
         "every update in three ways, and {} that are wrong on purpose",
-        || number(array("crates/bench/src/faults/mistakes.rs", "CASES")),
+        || number(array("crates/campaigns/src/faults/mistakes.rs", "CASES")),
     ),
     figure(
         TESTING,
         "| `harness` | {} updates that are wrong on purpose",
-        || number(array("crates/bench/src/faults/mistakes.rs", "CASES")),
+        || number(array("crates/campaigns/src/faults/mistakes.rs", "CASES")),
     ),
     figure(
         TESTING,
         "| `errno` (F05) | {} errors, and answers that are lost",
-        || number(array("crates/bench/src/faults/script.rs", "ERRORS")),
+        || number(array("crates/campaigns/src/faults/script.rs", "ERRORS")),
     ),
     figure(TESTING, "--test simulate` | {} seeds in every run", || {
-        number(range("crates/bench/tests/simulate.rs", "SEEDS"))
+        number(range("crates/campaigns/tests/simulate.rs", "SEEDS"))
     }),
     figure(TESTING, "--test limits` | {} limits, ", || {
         number(constant(LIMITS, "LIMITS"))
@@ -281,7 +281,7 @@ const FIGURES: &[Figure] = &[
     }),
     figure(
         TESTING,
-        "`crates/bench/mutants/` has {} small, plausible mistakes",
+        "`crates/campaigns/mutants/` has {} small, plausible mistakes",
         || number(patches().len()),
     ),
     figure(
@@ -446,7 +446,7 @@ fn seeds_that_showed_mistakes_are_told() {
     let page = read(TESTING);
     let table = page.split("| seed | what was wrong |").nth(1).unwrap();
     let table = table.split("\n\n").next().unwrap();
-    let test = read("crates/bench/tests/simulate.rs");
+    let test = read("crates/campaigns/tests/simulate.rs");
     let found = test.split("const FOUND").nth(1).unwrap();
     let found = found.split('[').nth(2).unwrap().split(']').next().unwrap();
     for seed in found.split(',').map(|it| it.trim().replace('_', "")) {

@@ -8,12 +8,12 @@ use std::io::{Write as _, stdout};
 use anyhow::{Context as _, Result, bail};
 use palisade_api::{Options, Source, lower, read};
 use palisade_bench::allocated::{Kept, allocated};
-use palisade_bench::flows::flows;
-use palisade_bench::generate::point::each_object;
-use palisade_bench::generate::{World, learned, world_list};
-use palisade_bench::live::{KEY, NODE, plan, tell};
+use palisade_bench::live::{KEY, plan, tell};
 use palisade_core::compile::compile;
 use palisade_core::incremental::IncrementalPlanner;
+use palisade_generate::flows::flows;
+use palisade_generate::point::{NODE, each_object};
+use palisade_generate::{World, learned, world_list};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
-use palisade_bench::inside::inside;
+use palisade_lab::privilege::inside;
 use palisade_lab::privilege::{EnterError, Privilege, RequiredPrivilege, enter};
 
 /// Enters network namespaces of our own; says what is missing.

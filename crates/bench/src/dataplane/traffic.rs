@@ -10,8 +10,8 @@ use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use palisade_bench::generate::Rng;
 use palisade_core::net::Family;
+use palisade_generate::Rng;
 use serde::{Serialize, Serializer};
 
 use super::variant::{Ends, Variant};

@@ -16,7 +16,7 @@ use palisade_core::plan::PlanChange;
 use serde_json::{Value, json};
 
 use super::report::{Sort, Times};
-use crate::generate::rng::Rng;
+use palisade_generate::Rng;
 
 /// How many pods, namespaces and policies are kept to make events of.
 const KEPT: usize = 4_000;

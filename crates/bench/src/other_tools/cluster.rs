@@ -6,8 +6,8 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use palisade_bench::generate::point::{Plan, each_object};
-use palisade_bench::generate::{Style, to_yaml};
+use palisade_generate::point::{Plan, each_object};
+use palisade_generate::{Style, to_yaml};
 use serde_json::{Map, Value, json};
 
 /// What both programs know of the cluster.

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use palisade_bench::allocated::Kept;
-use palisade_bench::generate::Written;
-use palisade_bench::generate::point::Plan;
+use palisade_generate::Written;
+use palisade_generate::point::Plan;
 use serde::Serialize;
 
 use super::goals::Goal;

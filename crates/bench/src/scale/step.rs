@@ -8,10 +8,10 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Subcommand;
 use palisade_api::{Manifests, Options, Source, lower, read};
-use palisade_bench::flows::flows;
 use palisade_core::analysis::connect::Summary;
 use palisade_core::compile::compile;
 use palisade_core::decide::Identity;
+use palisade_generate::flows::flows;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde::{Deserialize, Serialize};
 

@@ -96,10 +96,10 @@ const FOREIGN: [&str; 8] = [
     "--overrides",    // kubectl run
     "--binary",       // deploy/image/build
     "--target",       // the same
-    "--connections",  // palisade-bench facts
-    "--changes",      // the same, and palisade-bench whole
+    "--connections",  // palisade-campaigns facts
+    "--changes",      // the same, and palisade-e2e whole
     "--parts",        // palisade-bench
-    "--strict",       // palisade-bench simulate
+    "--strict",       // palisade-campaigns simulate
 ];
 
 #[test]

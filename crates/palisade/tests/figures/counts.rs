@@ -54,7 +54,7 @@ pub(crate) fn array(path: &str, name: &str) -> usize {
 
 /// The mistakes of `MISTAKES`, counted one by one.
 pub(crate) fn mistakes_in_rulesets() -> usize {
-    let path = "crates/bench/src/packets/wrong.rs";
+    let path = "crates/campaigns/src/packets/wrong.rs";
     let (_, value) = definition(path, "MISTAKES");
     let lines = value.lines();
     let count = lines.filter(|it| it.starts_with("    mistake(")).count();
@@ -64,7 +64,7 @@ pub(crate) fn mistakes_in_rulesets() -> usize {
 
 /// So many answers must agree, or the test fails.
 pub(crate) fn answers_of_a_run() -> usize {
-    let test = read("crates/bench/tests/agree.rs");
+    let test = read("crates/campaigns/tests/agree.rs");
     let floor = test.split("assert!(verdicts >= ").nth(1).unwrap();
     plain(floor.split(',').next().unwrap())
 }
@@ -188,7 +188,7 @@ pub(crate) fn tests_of_group(path: &str) -> usize {
 
 /// The patches of seeded mistakes: names, and what their first lines say.
 pub(crate) fn patches() -> Vec<(String, String)> {
-    let directory = root().join("crates/bench/mutants");
+    let directory = root().join("crates/campaigns/mutants");
     let entries = directory.read_dir().unwrap().map(|it| it.unwrap().path());
     let mut patches: Vec<PathBuf> = entries.collect();
     patches.sort();

@@ -340,12 +340,12 @@ fn the_testbed_is_for_tests_and_depends_on_none_of_ours() {
     for name in ours(testbed) {
         assert_eq!(name, "palisade-need", "it depends on {name}");
     }
-    // Others have it for their tests; the bench, which is not shipped, has it for campaigns.
+    // Others have it for their tests; the crate of whole clusters, which is not shipped, has it as such.
     for (name, (package, _)) in &packages {
         for dependency in package["dependencies"].as_array().unwrap() {
             if dependency["name"] == "palisade-testbed" {
                 let is_for_tests = dependency["kind"] == "dev";
-                assert!(is_for_tests || name == "palisade-bench", "{name}");
+                assert!(is_for_tests || name == "palisade-e2e", "{name}");
             }
         }
     }

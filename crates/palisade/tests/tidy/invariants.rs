@@ -138,12 +138,47 @@ const CLAUSES: &[Clause] = &[
     clause(
         "palisade-oracle",
         "and no shipped crate depends on it.",
-        &["arrows_point_inwards_and_the_bench_is_not_shipped"],
+        &["arrows_point_inwards_and_measuring_crates_are_not_shipped"],
+    ),
+    clause(
+        "palisade-generate",
+        "It is not shipped,",
+        &["arrows_point_inwards_and_measuring_crates_are_not_shipped"],
+    ),
+    clause(
+        "palisade-campaigns",
+        "It is not shipped,",
+        &["arrows_point_inwards_and_measuring_crates_are_not_shipped"],
+    ),
+    clause(
+        "palisade-e2e",
+        "It is not shipped,",
+        &["arrows_point_inwards_and_measuring_crates_are_not_shipped"],
+    ),
+    clause(
+        "palisade-e2e",
+        "and no other crate depends on it.",
+        &["arrows_point_inwards_and_measuring_crates_are_not_shipped"],
     ),
     clause(
         "palisade-bench",
-        "It is not shipped, and no other crate depends on it.",
-        &["arrows_point_inwards_and_the_bench_is_not_shipped"],
+        "It is not shipped,",
+        &["arrows_point_inwards_and_measuring_crates_are_not_shipped"],
+    ),
+    clause(
+        "palisade-bench",
+        "and no other crate depends on it.",
+        &["arrows_point_inwards_and_measuring_crates_are_not_shipped"],
+    ),
+    clause(
+        "palisade-generate",
+        "and the same seed gives the same bytes.",
+        &["crates/generate/src/tests.rs: fn the_same_seed_gives_the_same_bytes"],
+    ),
+    clause(
+        "palisade-campaigns",
+        "and it needs no cluster and no API server.",
+        &["the_testbed_is_for_tests_and_depends_on_none_of_ours"],
     ),
     clause(
         "palisade-need",
@@ -179,7 +214,7 @@ const CLAUSES: &[Clause] = &[
         "palisade-testbed",
         "and no shipped crate depends on it.",
         &[
-            "arrows_point_inwards_and_the_bench_is_not_shipped",
+            "arrows_point_inwards_and_measuring_crates_are_not_shipped",
             "the_testbed_is_for_tests_and_depends_on_none_of_ours",
         ],
     ),

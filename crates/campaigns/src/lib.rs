@@ -1,0 +1,20 @@
+//! Campaigns: random clusters, histories and faults, decided by seeds, that compare the engine, the
+//! oracle and the kernel; the seeded mistakes; and the fuzz targets.
+
+mod agents;
+pub mod agree;
+pub mod canonical;
+pub mod cells;
+pub mod differ;
+pub mod faults;
+pub mod fuzz;
+pub mod health;
+pub mod history;
+pub mod kernel_facts;
+pub mod lint;
+pub mod mutants;
+pub mod packets;
+pub mod reboot;
+mod seeds;
+pub mod simulate;
+pub mod spoof;

@@ -1,0 +1,147 @@
+//! Campaigns: the engine, the oracle and the kernel compared on random clusters and under faults
+
+use std::io::{Write as _, stderr, stdout};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use palisade_campaigns::agree::campaign::{AgreeArgs, agree};
+use palisade_campaigns::cells::campaign::{CellsArgs, cells};
+use palisade_campaigns::differ::campaign::{DifferArgs, differ};
+use palisade_campaigns::faults::campaign::{FaultsArgs, faults};
+use palisade_campaigns::faults::kill::{VictimArgs, victim};
+use palisade_campaigns::kernel_facts::{FactsArgs, facts};
+use palisade_campaigns::lint::campaign::{self as linting, LintArgs};
+use palisade_campaigns::packets::campaign::{PacketsArgs, packets};
+use palisade_campaigns::reboot::campaign::{RebootArgs, reboot};
+use palisade_campaigns::simulate::campaign::{self as simulation, SimulateArgs};
+use palisade_campaigns::simulate::hostile::campaign::{HostileArgs, hostile};
+use palisade_campaigns::spoof::campaign::{SpoofArgs, spoof};
+
+/// Campaigns: the engine, the oracle and the kernel compared on random clusters and under faults
+#[derive(Debug, Parser)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Compare the engine's answers with the oracle's on random clusters
+    Agree(AgreeArgs),
+    /// Compare whole clusters at once with single answers and the oracle
+    Cells(CellsArgs),
+    /// Compare the difference of two clusters with single answers about both
+    Differ(DifferArgs),
+    /// What was open until a real kernel and a real cluster could be asked
+    Facts(FactsArgs),
+    /// Faults on the real kernel while packets flow: nothing may leak, nothing may be lost
+    Faults(FaultsArgs),
+    /// Compare the engine's verdicts with what packets do in random clusters
+    Packets(PacketsArgs),
+    /// Compare the findings of lint with every flow of small random clusters
+    Lint(LintArgs),
+    /// The agent's loop on a model of the kernel, with everything that can go wrong, decided by seeds
+    Simulate(SimulateArgs),
+    /// The agent before a server whose answers are broken on purpose: nothing that was denied may pass
+    Hostile(HostileArgs),
+    /// Nodes that restart while the API server is away: what policies deny may not pass
+    Reboot(RebootArgs),
+    /// Packets of pods with the addresses of others, through the agent: none may arrive
+    Spoof(SpoofArgs),
+    /// Program the kernel until somebody kills it
+    #[command(hide = true)]
+    FaultsVictim(VictimArgs),
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(err) => {
+            // With standard error closed there is no other place for the message.
+            let _ = writeln!(stderr(), "palisade-campaigns: {err:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let answer = match Args::parse().command {
+        Command::Agree(args) => {
+            let agreement = agree(&args);
+            if !agreement.differences.is_empty() {
+                anyhow::bail!("the engine and the oracle differ\n{agreement}");
+            }
+            agreement.to_string()
+        }
+        Command::Cells(args) => {
+            let report = cells(&args);
+            if !report.compared.differences.is_empty() {
+                anyhow::bail!("connectivity and single answers differ\n{report}");
+            }
+            report.to_string()
+        }
+        Command::Differ(args) => {
+            let report = differ(&args);
+            if !report.compared.mistakes.is_empty() {
+                anyhow::bail!("the difference and single answers disagree\n{report}");
+            }
+            report.to_string()
+        }
+        Command::Facts(args) => {
+            anyhow::ensure!(facts(&args)?, "something is not as it was decided");
+            return Ok(());
+        }
+        Command::Faults(args) => {
+            anyhow::ensure!(faults(&args)?, "something was not as it must be");
+            return Ok(());
+        }
+        Command::Packets(args) => {
+            let report = packets(&args)?;
+            if !report.compared.differences.is_empty() {
+                anyhow::bail!("the engine and the kernel differ\n{report}");
+            }
+            report.to_string()
+        }
+        Command::Lint(args) => {
+            let report = linting::run(&args);
+            if !report.shown.is_empty() {
+                anyhow::bail!("lint finds too much or too little\n{report}");
+            }
+            report.to_string()
+        }
+        Command::Simulate(args) => {
+            let report = simulation::run(&args);
+            if !report.shown.is_empty() {
+                anyhow::bail!("the simulation found mistakes\n{report}");
+            }
+            report.to_string()
+        }
+        Command::Hostile(args) => {
+            let report = hostile(&args)?;
+            if report.mistake.is_some() {
+                anyhow::bail!("a broken answer made less be denied\n{report}");
+            }
+            report.to_string()
+        }
+        Command::Reboot(args) => {
+            let report = reboot(&args)?;
+            anyhow::ensure!(
+                report.mistakes().is_empty(),
+                "something is not as it must be\n{report}"
+            );
+            report.to_string()
+        }
+        Command::Spoof(args) => {
+            let report = spoof(&args)?;
+            anyhow::ensure!(
+                report.mistakes().is_empty(),
+                "something is not as documented\n{report}"
+            );
+            report.to_string()
+        }
+        Command::FaultsVictim(args) => return victim(&args),
+    };
+    writeln!(stdout(), "{}", answer.trim_end())?;
+    Ok(())
+}

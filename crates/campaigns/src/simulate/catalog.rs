@@ -1,0 +1,228 @@
+//! The objects that a simulation may take: several versions of each, so that setting one after the other
+//! is an edit, and addresses and names are used again.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use palisade_api::{Kind, Object, Options, Source, lower, lower_within, read};
+use palisade_core::budget::Budget;
+use palisade_core::compile::compile;
+use palisade_core::incremental::ObjectKey;
+use palisade_core::model::Cluster;
+use palisade_oracle::generate::scenario;
+use serde_json::{Value, json};
+
+use super::dense;
+use super::script::Step;
+use super::walk::Packet;
+use palisade_generate::Rng;
+
+/// Who an object is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    /// Its kind.
+    pub(super) kind: &'static str,
+    /// Its namespace, or nothing.
+    pub(super) namespace: String,
+    /// Its name.
+    pub(super) name: String,
+}
+
+impl Key {
+    /// As the agent is told.
+    pub(super) fn borrowed(&self) -> ObjectKey<'_> {
+        ObjectKey {
+            kind: self.kind,
+            namespace: &self.namespace,
+            name: &self.name,
+        }
+    }
+}
+
+/// The texts that a catalog is read from.
+#[derive(Debug)]
+pub(super) struct Sources([Source; 1]);
+
+impl Sources {
+    /// Those of a seed.
+    pub(super) fn new(seed: u64) -> Sources {
+        let mut rng = Rng::new(seed ^ 0x6361_7461_6c6f_6700);
+        let mut objects = Vec::new();
+        if seed.is_multiple_of(2) {
+            for version in 0..3 + rng.below(3) {
+                objects.extend(dense::objects(&mut rng, version));
+            }
+        } else {
+            let first = rng.below(1_000_000);
+            for version in 0..2 + rng.below(3) {
+                objects.extend(scenario(first + version, 0).objects);
+            }
+        }
+        for object in &mut objects {
+            give_block(&mut rng, object);
+        }
+        // One in a line, to be shown by it.
+        let lines: Vec<String> = objects.iter().map(Value::to_string).collect();
+        let text = format!("[\n{}\n]", lines.join(",\n"));
+        Sources([Source::new("objects.json", text.into_bytes())])
+    }
+}
+
+/// Nodes of scenarios have no blocks of addresses for their pods.
+fn give_block(rng: &mut Rng, object: &mut Value) {
+    if object.get("kind").is_some_and(|it| it == "Node") && rng.chance(70) {
+        let blocks = match rng.below(4) {
+            0 => json!(["10.0.1.0/24"]),
+            1 => json!(["10.0.0.0/24", "fd00::/64"]),
+            2 => json!(["10.0.1.8/29", "fd00:0:0:1::/64"]),
+            _ => json!(["10.0.0.4/30"]),
+        };
+        if let Some(map) = object.as_object_mut() {
+            map.insert("spec".to_owned(), json!({"podCIDRs": blocks}));
+        }
+    }
+}
+
+/// The objects, by who they are, each in all its versions.
+#[derive(Debug)]
+pub(super) struct Catalog<'s> {
+    /// Who there may be.
+    pub(super) keys: Vec<Key>,
+    versions: Vec<Vec<Object<'s>>>,
+    text: &'s str,
+    /// Everybody's addresses.
+    pub(super) addresses: Vec<IpAddr>,
+}
+
+impl<'s> Catalog<'s> {
+    /// Reads it.
+    pub(super) fn new(sources: &'s Sources) -> Catalog<'s> {
+        let manifests = read(&sources.0, Options::default(), &|_| {});
+        let mut by_key: BTreeMap<Key, Vec<Object<'s>>> = BTreeMap::new();
+        for object in manifests.objects {
+            let key = Key {
+                kind: object.kind.short(),
+                namespace: object.namespace().unwrap_or_default().to_owned(),
+                name: object.metadata.name.to_string(),
+            };
+            if is_enforced(object.kind) && !key.name.is_empty() {
+                let versions = by_key.entry(key).or_default();
+                if versions.len() < 4 {
+                    versions.push(object);
+                }
+            }
+        }
+        let mut addresses = Vec::new();
+        for object in by_key.values().flatten() {
+            let lowered = lower(std::slice::from_ref(object), Vec::new());
+            let pods = lowered.cluster.pods.iter().flat_map(|it| &it.addresses);
+            let nodes = lowered.cluster.nodes.iter().flat_map(|it| &it.addresses);
+            addresses.extend(pods.chain(nodes).copied());
+        }
+        addresses.sort_unstable();
+        addresses.dedup();
+        let (keys, versions) = by_key.into_iter().unzip();
+        Catalog {
+            keys,
+            versions,
+            text: sources.0.first().map_or("", Source::text),
+            addresses,
+        }
+    }
+
+    /// How many versions an object has.
+    pub(super) fn versions(&self, key: usize) -> usize {
+        self.versions.get(key).map_or(0, Vec::len)
+    }
+
+    /// A version of an object.
+    pub(super) fn object(&self, key: usize, version: usize) -> Option<&Object<'s>> {
+        self.versions.get(key)?.get(version)
+    }
+
+    /// A version of an object as it was written.
+    pub(super) fn json(&self, key: usize, version: usize) -> Option<Value> {
+        let start = self.object(key, version)?.span.range().start;
+        let line = self.text.get(start..)?.lines().next()?;
+        serde_json::from_str(line.trim_end_matches(',')).ok()
+    }
+
+    /// A step in words.
+    pub(super) fn words(&self, step: Step, flows: &[Packet]) -> String {
+        let name = |key: usize| {
+            let key = self.keys.get(key);
+            key.map_or_else(String::new, |it| {
+                format!("{} {}/{}", it.kind, it.namespace, it.name)
+            })
+        };
+        match step {
+            Step::Set(key, version) => {
+                let object = self.object(key, version);
+                let text = object.and_then(|it| self.text.get(it.span.range().start..));
+                let line = text.and_then(|it| it.lines().next()).unwrap_or_default();
+                format!("set {} = {line}", name(key))
+            }
+            Step::Remove(key) => format!("remove {}", name(key)),
+            Step::Repeat(key) => format!("repeat {}", name(key)),
+            Step::Send(flow, reply) => {
+                let flow = flows.get(flow);
+                let flow = flow.map(|it| (it.client, it.server, it.l4, it.port));
+                format!("send {flow:?}, as a reply {reply}")
+            }
+            Step::Relist(_)
+            | Step::Tell(_)
+            | Step::Sync
+            | Step::Act
+            | Step::Pass(_)
+            | Step::Resync
+            | Step::Refuse
+            | Step::LoseAnswer
+            | Step::Kill
+            | Step::Start
+            | Step::Foreign(..)
+            | Step::Notice(_)
+            | Step::Rest { .. } => format!("{step:?}"),
+        }
+    }
+
+    /// The cluster of some objects, for somebody, where the NetworkPolicies of each namespace have this budget.
+    pub(super) fn with_cluster<R>(
+        &self,
+        budget: Budget,
+        told: &BTreeMap<usize, usize>,
+        then: impl FnOnce(&Cluster<'_>, &palisade_core::program::Program) -> R,
+    ) -> R {
+        let objects = told
+            .iter()
+            .filter_map(|(key, version)| self.object(*key, *version));
+        let objects: Vec<Object<'_>> = objects.cloned().collect();
+        let lowered = lower_within(&objects, Vec::new(), budget);
+        let program = compile(&lowered.cluster);
+        then(&lowered.cluster, &program)
+    }
+}
+
+/// Whether what a node enforces may depend on objects of a kind.
+fn is_enforced(kind: Kind) -> bool {
+    match kind {
+        Kind::NetworkPolicy
+        | Kind::NetworkPolicy2016
+        | Kind::AdminNetworkPolicy
+        | Kind::BaselineAdminNetworkPolicy
+        | Kind::ClusterNetworkPolicy
+        | Kind::EarlyClusterNetworkPolicy
+        | Kind::DefaultNetworkPolicy
+        | Kind::Namespace
+        | Kind::Pod
+        | Kind::Node => true,
+        Kind::Service
+        | Kind::EndpointSlice
+        | Kind::Deployment
+        | Kind::StatefulSet
+        | Kind::DaemonSet
+        | Kind::ReplicaSet
+        | Kind::ReplicationController
+        | Kind::Job
+        | Kind::CronJob => false,
+    }
+}

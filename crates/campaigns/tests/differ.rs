@@ -1,0 +1,43 @@
+//! What two clusters disagree about is what single answers about both say, for every pair and port.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use palisade_campaigns::differ::{Compared, compare};
+
+/// So many random changes; `palisade-campaigns differ` goes on from there.
+const SEEDS: u64 = 200;
+
+/// Changes that have shown a mistake.
+const FOUND: [u64; 11] = [26, 50, 61, 84, 91, 295, 386, 724, 798, 845, 105_102];
+
+#[test]
+fn a_difference_is_what_single_answers_about_both_clusters_say() {
+    let run = |seeds: &mut dyn Iterator<Item = u64>| {
+        let mut all = Compared::default();
+        for seed in seeds {
+            let compared = compare(seed);
+            all.flows += compared.flows;
+            all.different += compared.different;
+            all.reasons += compared.reasons;
+            all.mistakes.extend(compared.mistakes);
+        }
+        all
+    };
+    let (left, right) = std::thread::scope(|scope| {
+        let left = scope.spawn(|| run(&mut (0..SEEDS / 2).chain(FOUND)));
+        let right = run(&mut (SEEDS / 2..SEEDS));
+        (left.join().unwrap(), right)
+    });
+    let mistakes = [left.mistakes, right.mistakes].concat();
+    assert!(mistakes.is_empty(), "{}", mistakes.join("\n"));
+    let flows = left.flows + right.flows;
+    println!("{flows} flows before and after a change agree");
+    assert!(flows >= 300_000, "{flows}");
+    assert!(left.different + right.different >= 50_000);
+}

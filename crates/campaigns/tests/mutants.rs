@@ -1,0 +1,201 @@
+//! Whether the seeded mistakes still fit the sources: they apply, say what is wrong, and name tests that exist.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use palisade_campaigns::mutants::{Mutant, PATCHES, all};
+
+fn root() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.canonicalize().unwrap()
+}
+
+fn mutants() -> Vec<Mutant> {
+    let mutants = all(&root()).unwrap();
+    assert!(mutants.len() > 150, "{} in {PATCHES}", mutants.len());
+    mutants
+}
+
+/// The sources may be a checkout or a copy of one, with or without a history, inside another repository or not.
+fn applies(patch: &Path) -> Result<(), String> {
+    let root = root();
+    let output = Command::new("git")
+        .args(["apply", "--check", "-p1"])
+        .arg(patch)
+        .current_dir(&root)
+        .env("GIT_CEILING_DIRECTORIES", root.parent().unwrap())
+        .output()
+        .unwrap();
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn every_patch_applies() {
+    let stale: Vec<String> = mutants()
+        .iter()
+        .filter_map(|it| Some(format!("{}: {}", it.name, applies(&it.path).err()?)))
+        .collect();
+    assert!(stale.is_empty(), "make these anew:\n{}", stale.join("\n"));
+}
+
+/// What finds stale patches has to find one.
+#[test]
+fn a_patch_of_something_else_does_not_apply() {
+    let directory = tempfile::tempdir().unwrap();
+    let patch = directory.path().join("stale.patch");
+    for (file, line) in [
+        ("crates/bench/src/lib.rs", "nothing like this"),
+        ("no/such/file", "x"),
+    ] {
+        let text = format!("# Stale.\n--- a/{file}\n+++ b/{file}\n@@ -1,1 +1,1 @@\n-{line}\n+y\n");
+        fs::write(&patch, text).unwrap();
+        assert!(applies(&patch).is_err(), "{file}");
+    }
+}
+
+#[test]
+fn numbers_are_unique_and_sentences_are_sentences() {
+    let mut names: BTreeMap<u32, String> = BTreeMap::new();
+    for mutant in mutants() {
+        let Mutant { name, what, .. } = &mutant;
+        assert!(what.ends_with('.') && what.len() > 20, "{name}: {what}");
+        let other = names.insert(mutant.number, name.clone());
+        assert_eq!(other, None, "{name} has the number of another");
+    }
+}
+
+#[test]
+fn the_table_of_the_documentation_has_every_mistake() {
+    let text = fs::read_to_string(root().join("docs/internals/testing.md")).unwrap();
+    for Mutant { name, what, .. } in mutants() {
+        let row = format!("| {name} | {what} | ");
+        let is_there = text.lines().any(|line| line.starts_with(&row));
+        assert!(
+            is_there,
+            "docs/internals/testing.md has no line that starts with {row}"
+        );
+    }
+}
+
+/// A package of the workspace: its name, and where it is.
+fn packages() -> BTreeMap<String, PathBuf> {
+    let directories = fs::read_dir(root().join("crates")).unwrap();
+    let directories = directories.map(|it| it.unwrap().path());
+    directories
+        .filter_map(|directory| {
+            let manifest = fs::read_to_string(directory.join("Cargo.toml")).ok()?;
+            let name = manifest.lines().find_map(|it| it.strip_prefix("name = "))?;
+            Some((name.trim_matches('"').to_owned(), directory))
+        })
+        .collect()
+}
+
+/// Everything that is written in Rust below a directory.
+fn sources(directory: &Path) -> String {
+    let mut text = String::new();
+    let Ok(entries) = fs::read_dir(directory) else {
+        return text;
+    };
+    for entry in entries {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            text += &sources(&path);
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            text += &fs::read_to_string(path).unwrap();
+        }
+    }
+    text
+}
+
+/// What is wrong with the arguments of `cargo test`, if anything is.
+fn wrong(packages: &BTreeMap<String, PathBuf>, build: &[String], run: &[String]) -> Option<String> {
+    let mut directories: Vec<&PathBuf> = Vec::new();
+    let mut n_targets = 0;
+    let mut words = build.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        let exists = |file: &str| directories.iter().any(|it| it.join(file).is_file());
+        match word {
+            "-p" => match words.next().and_then(|name| packages.get(name)) {
+                Some(directory) => directories.push(directory),
+                None => return Some("no such package".to_owned()),
+            },
+            "--test" => {
+                let name = words.next().unwrap_or_default();
+                if !exists(&format!("tests/{name}.rs")) && !exists(&format!("tests/{name}/main.rs"))
+                {
+                    return Some(format!("no test {name}"));
+                }
+                n_targets += 1;
+            }
+            "--lib" => {
+                if !exists("src/lib.rs") {
+                    return Some("no library".to_owned());
+                }
+                n_targets += 1;
+            }
+            "--bins" => {
+                if !exists("src/main.rs") {
+                    return Some("no program".to_owned());
+                }
+                n_targets += 1;
+            }
+            other => return Some(format!("{other} is not an argument that is known")),
+        }
+    }
+    if n_targets == 0 {
+        return Some("it names no tests".to_owned());
+    }
+    // A name that no test has any more would find nothing, and neither would one of a module that was renamed.
+    let text: String = directories.iter().map(|it| sources(it)).collect();
+    let is_module = |name: &str| {
+        text.contains(&format!("mod {name};")) || text.contains(&format!("mod {name} {{"))
+    };
+    let mut filters = run.iter().filter(|it| !it.starts_with("--"));
+    filters.find_map(|filter| {
+        let (modules, name) = filter.rsplit_once("::").unwrap_or(("", filter));
+        let mut modules = modules.split("::").filter(|it| !it.is_empty());
+        if let Some(gone) = modules.find(|it| !is_module(it)) {
+            return Some(format!("no module is called {gone}"));
+        }
+        (!text.contains(name)).then(|| format!("no test is called {name}"))
+    })
+}
+
+#[test]
+fn what_finds_a_mistake_exists() {
+    let packages = packages();
+    for mutant in mutants() {
+        for tests in &mutant.found_by {
+            let wrong = wrong(&packages, &tests.build, &tests.run);
+            assert_eq!(wrong, None, "{}: {tests:?}", mutant.name);
+        }
+    }
+    let words = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
+    for build in [
+        "-p palisade-nowhere --lib",
+        "-p palisade-nft --test nowhere",
+        "-p palisade --lib",
+        "-p palisade-nft",
+        "-p palisade-nft --lib --release",
+    ] {
+        assert!(wrong(&packages, &words(build), &[]).is_some(), "{build}");
+    }
+    let nobody = format!("no_test_is_{}", "called_so");
+    let build = words("-p palisade-nft --test kernel");
+    assert!(wrong(&packages, &build, &[nobody]).is_some());
+    assert!(wrong(&packages, &build, &["no_module::".into()]).is_some());
+    assert_eq!(wrong(&packages, &build, &["forms::".into()]), None);
+}

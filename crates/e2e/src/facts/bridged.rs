@@ -1,0 +1,102 @@
+//! Whether packets between pods of one node are judged, by what connects the pods (D103).
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use super::seen::{on_node, readiness};
+use super::{Findings, Place};
+use crate::cluster::E2eCluster;
+use crate::cluster::campaign::one_way;
+use crate::cluster::packets::{Echoes, differences, measured};
+
+/// The pods of all questions.
+pub const APPS: [&str; 3] = ["web", "db", "client"];
+/// How long packets may do something else than what is written, and how long the agent may take to see that they do.
+const SETTLED: Duration = Duration::from_secs(10);
+
+/// Counts packets between pods of the node where we judge them.
+const COUNTER: &str = "add table inet facts; delete table inet facts; add table inet facts; \
+    add chain inet facts forward { type filter hook forward priority filter - 20; }; \
+    add rule inet facts forward ip saddr 10.200.1.0/24 ip daddr 10.200.1.0/24 counter";
+
+/// Packets do what is explained under some policies, or pass the agent by, which it must say.
+pub fn bridged(whole: &E2eCluster, place: &Place, findings: &mut Findings) -> Result<()> {
+    let pods = whole.start_pods(&["x"], &APPS, 1)?;
+    let echoes = Echoes::start(&pods)?;
+    let when = &place.name;
+    on_node(whole, &format!("nft '{COUNTER}'"))?;
+    let mut is_judged = true;
+    for (name, policy) in [("one way", one_way("x")), ("isolated", isolated())] {
+        whole.apply(&policy)?;
+        let explained = whole.explained(&pods)?;
+        let end = Instant::now() + SETTLED;
+        let found = loop {
+            let found = differences(&explained, &measured(&pods)?);
+            if found.is_empty() || Instant::now() > end {
+                break found;
+            }
+        };
+        is_judged &= found.is_empty();
+        let denied = explained.values().filter(|it| !**it).count();
+        findings.note(format!(
+            "{when}: {name}: {} flows compared, {denied} denied; {} do not do what is explained{}",
+            explained.len(),
+            found.len(),
+            found
+                .first()
+                .map_or(String::new(), |it| format!(", as {it}"))
+        ));
+        whole.delete(&policy)?;
+    }
+    findings.expect(
+        is_judged || place.is_bypassed,
+        format!("{when}: packets do what is explained: {is_judged}"),
+    );
+    findings.note(format!(
+        "{when}: {} packets between pods of the node were seen in forward",
+        counted(whole)?
+    ));
+    on_node(whole, "nft delete table inet facts")?;
+    drop(echoes);
+    if !is_judged {
+        // For other reasons, too, an agent may not be ready for a moment.
+        std::thread::sleep(SETTLED);
+    }
+    let end = Instant::now() + SETTLED;
+    let (code, words) = loop {
+        let said = readiness(whole)?;
+        if (said.0 == 200) == is_judged || Instant::now() > end {
+            break said;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    findings.expect(
+        (code == 200) == is_judged,
+        format!(
+            "{when}: pods are judged: {is_judged}; the agent's /readyz says {code} {words:?} (D103)"
+        ),
+    );
+    Ok(())
+}
+
+/// Nobody reaches anybody.
+fn isolated() -> Value {
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"namespace": "x", "name": "isolated"},
+        "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
+    })
+}
+
+/// What the rule counted.
+fn counted(whole: &E2eCluster) -> Result<u64> {
+    let text = on_node(whole, "nft list chain inet facts forward")?;
+    let (_, rest) = text
+        .split_once("counter packets ")
+        .context("nothing counts")?;
+    let number = rest.split(' ').next().context("no number")?;
+    Ok(number.parse()?)
+}

@@ -1,0 +1,148 @@
+//! One agent at a real API server full of objects: how long it takes to start, what it keeps, what events cost it, and how
+//! long it takes until what was written is in the kernel.
+//!
+//! There are no kubelets: pods are what is written. Server, agent and whoever writes share one network namespace that has
+//! no way out.
+
+mod churn;
+mod fill;
+mod process;
+mod programming;
+mod report;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use palisade_lab::privilege::RequiredPrivilege;
+use palisade_testbed::{Api, Options};
+
+use self::churn::churn;
+use self::fill::fill;
+use self::process::Agent;
+use self::programming::{Sort, programmed};
+pub use self::report::ServedReport;
+use crate::writer::Writer;
+use palisade_generate::point::NODE;
+use palisade_generate::point::Plan;
+use palisade_lab::privilege::stay_inside;
+
+/// How much is measured.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  palisade-e2e served
+  palisade-e2e served --pods 10000 --policies 2000 --runs 10 --seconds 0
+
+Needs root and the programs of the testbed (`palisade-testbed build`).")]
+pub struct ServedArgs {
+    /// The program to measure [default: the one beside this]
+    #[arg(long, value_name = "PATH")]
+    pub palisade: Option<PathBuf>,
+    /// So many pods
+    #[arg(long, default_value_t = 100_000)]
+    pub pods: u64,
+    /// So many NetworkPolicies; a twentieth as many policies of the cluster come with them
+    #[arg(long, default_value_t = 20_000)]
+    pub policies: u64,
+    /// So many pods a node has on average
+    #[arg(long, default_value_t = 110, value_parser = clap::value_parser!(u64).range(1..))]
+    pub pods_per_node: u64,
+    /// So long a hundred pods a second change
+    #[arg(long, default_value_t = 60)]
+    pub seconds: u64,
+    /// So often the time until something is in the kernel is measured anew
+    #[arg(long, default_value_t = 1)]
+    pub runs: usize,
+    /// So many objects of each sort are written in a run
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    pub writes: u64,
+    /// The seed of the cluster and of what is written
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Measures everything.
+pub fn served(args: &ServedArgs) -> Result<ServedReport> {
+    stay_inside(RequiredPrivilege::Root)?;
+    let palisade = match &args.palisade {
+        Some(path) => path.clone(),
+        None => std::env::current_exe()?.with_file_name("palisade"),
+    };
+    let mut plan = Plan::new(
+        args.pods,
+        (args.pods / 10).max(1),
+        args.policies,
+        args.policies / 20,
+    );
+    plan.seed = args.seed;
+    plan.spread.pods_per_node = Some(args.pods_per_node);
+    plan.spread.service_percent = 0;
+
+    let options = Options {
+        server: vec![
+            // Half a million requests need not be written down.
+            "--audit-log-path=".to_owned(),
+            // These pods never run.
+            "--disable-admission-plugins=ServiceAccount,PodSecurity".to_owned(),
+        ],
+    };
+    let api = Api::start(&options)?;
+    define_kinds(&api, &palisade)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let writer = runtime.block_on(Writer::new(&api.kubeconfig()))?;
+
+    let bare = {
+        let agent = Agent::start(&palisade, &api.kubeconfig(), NODE)?;
+        agent.settled()?
+    };
+    let filled = runtime.block_on(fill(&writer, &plan))?;
+    let agent = Agent::start(&palisade, &api.kubeconfig(), NODE)?;
+    let started = agent.settled()?;
+    let mut report = ServedReport::new(&plan, &filled, bare, started);
+    for run in 0..args.runs {
+        for sort in Sort::ALL {
+            let seed = args.seed.wrapping_add(run as u64);
+            let times = runtime.block_on(programmed(&writer, &filled, sort, args.writes, seed))?;
+            report.programmed(run, sort, &times);
+        }
+    }
+    if args.seconds > 0 {
+        let churn = churn(&runtime, &writer, &agent, &filled, args.seconds, args.seed)?;
+        report.churned(churn, agent.memory()?);
+    }
+    ensure!(agent.is_ready(), "the agent is not ready at the end");
+    report.ended(agent.memory()?);
+    Ok(report)
+}
+
+/// Tells the server of the kinds that policies of the cluster have.
+fn define_kinds(api: &Api, palisade: &Path) -> Result<()> {
+    let crds = Command::new(palisade)
+        .arg("crds")
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run `{}`", palisade.display()))?;
+    ensure!(
+        crds.status.success(),
+        "`palisade crds` failed: {}",
+        String::from_utf8_lossy(&crds.stderr)
+    );
+    let file = api.directory().join("crds.yaml");
+    std::fs::write(&file, &crds.stdout)?;
+    for words in [
+        &["apply", "--server-side", "-f"][..],
+        &["wait", "--for=condition=Established", "--timeout=60s", "-f"],
+    ] {
+        let done = api.kubectl().args(words).arg(&file).output()?;
+        let said = String::from_utf8_lossy(&done.stderr);
+        ensure!(done.status.success(), "kubectl {}: {said}", words.join(" "));
+    }
+    Ok(())
+}
