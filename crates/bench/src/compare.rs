@@ -39,7 +39,7 @@ impl Programs {
     }
 }
 
-/// One input as both programs are given it.
+/// One input, for both programs.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -97,7 +97,7 @@ pub(crate) fn compare(case: &Case, runs: u32, programs: &Programs) -> Result<Inp
     })
 }
 
-/// Tells whoever waits how far it is.
+/// Prints the progress.
 pub(crate) fn progress(text: &str) -> Result<()> {
     Ok(writeln!(stderr(), "{text}")?)
 }

@@ -1,9 +1,8 @@
-//! Instructions instead of time: they hardly depend on what else the machine does, so that a test can
-//! hold them.
+//! Instructions instead of time: they hardly depend on other load of the machine, and CI can limit them.
 //!
 //! Each part is a process under valgrind that goes one step further than the part before; what the
-//! step adds is its count. Valgrind counts the instructions that the program asks for, whatever the
-//! processor makes of them.
+//! step adds is its count. Valgrind counts the instructions of the program, not what
+//! the processor executes of them in parallel.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -95,7 +94,7 @@ pub(crate) struct CountReport {
     expected: Option<BTreeMap<String, u64>>,
 }
 
-/// Counts, and compares or writes if that was asked for.
+/// Counts, and compares with or writes the file of an option.
 pub(crate) fn count(args: &CountArgs) -> Result<CountReport> {
     let counts = counts()?;
     if let Some(path) = &args.accept {
@@ -113,7 +112,7 @@ pub(crate) fn count(args: &CountArgs) -> Result<CountReport> {
         let (path, list) = (path.display(), off.join(", "));
         bail!(
             "instruction counts are more than {} % above those of `{path}`: {list}\n{report}\n\
-             If the change is meant, accept the new counts and say in the commit why:\n  \
+             If the change is intended, accept the new counts and state the reason in the commit:\n  \
              palisade-bench count --accept {path}",
             args.tolerance
         );
@@ -143,10 +142,10 @@ impl CountReport {
                 names.push(name);
             }
         }
-        let gone = expected
+        let missing = expected
             .keys()
             .filter(|name| !self.counts.contains_key(*name));
-        names.extend(gone.map(String::as_str));
+        names.extend(missing.map(String::as_str));
         names
     }
 }
@@ -220,16 +219,16 @@ fn instructions(file: &Path, part: Part) -> Result<u64> {
         .arg(part.get_name())
         .output()
         .context("cannot start valgrind")?;
-    let told = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        bail!("valgrind failed with {}:\n{told}", output.status);
+        bail!("valgrind failed with {}:\n{stderr}", output.status);
     }
-    parsed(&told).with_context(|| format!("valgrind counted nothing:\n{told}"))
+    parsed(&stderr).with_context(|| format!("valgrind counted nothing:\n{stderr}"))
 }
 
 /// The number after `I refs:` or, in newer versions, `I   refs:`.
-fn parsed(told: &str) -> Option<u64> {
-    let line = told.lines().find(|line| {
+fn parsed(stderr: &str) -> Option<u64> {
+    let line = stderr.lines().find(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         words.windows(2).any(|pair| pair == ["I", "refs:"])
     })?;
@@ -237,12 +236,12 @@ fn parsed(told: &str) -> Option<u64> {
     number.parse().ok()
 }
 
-/// The process that is counted. What it makes it leaves to the end of the process, since giving memory
-/// back is nobody's part.
+/// The process that is counted. It frees no memory before its end: freeing
+/// belongs to none of the counted parts.
 pub(crate) fn counted(file: &Path, part: Part) -> Result<()> {
     let bytes = fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
     let sources = [Source::new("cluster", bytes)];
-    // A thread that waits for work looks for it again and again, and not always as often.
+    // A second thread would spin while it waits, not always as often.
     let pool = ThreadPoolBuilder::new().num_threads(1);
     let pool = pool.use_current_thread().build()?;
     pool.install(|| {
@@ -306,9 +305,9 @@ mod tests {
                 ("near", 100),
                 ("more", 100),
                 ("fewer", 100),
-                ("gone", 1),
+                ("deleted", 1),
             ])),
         };
-        assert_eq!(report.off(5.0), ["more", "new", "gone"]);
+        assert_eq!(report.off(5.0), ["more", "new", "deleted"]);
     }
 }

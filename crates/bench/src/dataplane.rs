@@ -91,7 +91,7 @@ pub(crate) fn dataplane(args: &DataplaneArgs) -> Result<DataplaneReport> {
     let mut notes = Vec::new();
     machine::prepare(&mut notes)?;
     let most = args.policies.iter().copied().max();
-    let most = most.context("no number of policies was given")?;
+    let most = most.context("at least one number of policies is needed")?;
     let mut variants = if args.runs > 0 {
         variants(&args.policies, args.parts.then_some(most))?
     } else {
@@ -107,7 +107,7 @@ pub(crate) fn dataplane(args: &DataplaneArgs) -> Result<DataplaneReport> {
     // Threads take the core of the one that starts them, so that those for planning come first.
     let core = machine::pin()?;
     let before = machine::load_average();
-    let (runs, real_time, judged) = traffic(args, &mut variants, &mut notes)?;
+    let (runs, real_time, checked) = traffic(args, &mut variants, &mut notes)?;
     let after = machine::load_average();
     let kinds: Vec<Kind> = variants.iter().map(|variant| variant.kind).collect();
     // The kernel takes them down meanwhile.
@@ -125,7 +125,7 @@ pub(crate) fn dataplane(args: &DataplaneArgs) -> Result<DataplaneReport> {
         notes,
         runs: runs.len(),
         slices: runs.iter().map(|run| run.slices).min().unwrap_or(0),
-        judged,
+        checked,
         charged: runs.iter().map(|run| run.charged).fold(1.0, f64::min),
         traffic: if runs.is_empty() {
             Vec::new()
@@ -174,7 +174,7 @@ fn variants(policies: &[usize], in_parts: Option<usize>) -> Result<Vec<Variant>>
         let ruleset = node_ruleset(&plan, Generation::FIRST)?;
         let variant = Variant::build(Kind::Policies(*count), Some(&ruleset))?;
         let [ipv4, ipv6] = Family::BOTH.map(|family| Path::of(&plan, load, family));
-        variants.push(variant.judged_by([ipv4?, ipv6?])?);
+        variants.push(variant.checked_by([ipv4?, ipv6?])?);
         if in_parts != Some(*count) {
             continue;
         }
@@ -189,8 +189,8 @@ fn variants(policies: &[usize], in_parts: Option<usize>) -> Result<Vec<Variant>>
     Ok(variants)
 }
 
-/// All runs, whether nothing else could come before them on their core, and how many flows were seen to
-/// be judged by the right rules.
+/// All runs, whether they had real-time scheduling, and of how many flows the counters of the right
+/// rules were checked.
 fn traffic(
     args: &DataplaneArgs,
     variants: &mut [Variant],
@@ -210,9 +210,9 @@ fn traffic(
         let length = Duration::from_secs(args.seconds);
         runs.push(traffic::run(variants, &mut rng, length)?);
     }
-    let mut judged = 0;
+    let mut checked = 0;
     for variant in variants {
-        judged += variant.check()?;
+        checked += variant.check()?;
     }
-    Ok((runs, real_time.is_ok(), judged))
+    Ok((runs, real_time.is_ok(), checked))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use palisade_api::{Options, Source, lower, read};
-use palisade_generate::flows::questions;
+use palisade_generate::flows::queries;
 use palisade_generate::{Style, World, Written, to_yaml, world};
 
 use crate::compare::{Case, Programs, compare, progress};
@@ -94,12 +94,12 @@ fn write(args: &ExplainArgs, dir: &Path) -> Result<Case> {
         bytes: text.len() as u64,
     };
     let flows_file = dir.join("flows.txt");
-    let questions = draw(text, args)?;
-    fs::write(&flows_file, questions)
+    let queries = draw(text, args)?;
+    fs::write(&flows_file, queries)
         .with_context(|| format!("cannot write `{}`", flows_file.display()))?;
     let mut command = vec!["explain".into(), "-f".into(), cluster.into()];
     command.extend(["--flows".into(), flows_file.into()]);
-    // Some of the flows are denied, which is not what is asked here.
+    // Some flows are denied (exit code 1); this benchmark only counts time.
     command.extend(["-o", "jsonl", "--exit-zero"].map(Into::into));
     Ok(Case {
         name: "cluster (YAML)",
@@ -122,5 +122,5 @@ fn draw(text: String, args: &ExplainArgs) -> Result<String> {
         anyhow::bail!("the generated cluster is not valid: {}", problem.message);
     }
     let lowered = lower(&manifests.objects, Vec::new());
-    Ok(questions(&lowered.cluster, args.seed, args.flows))
+    Ok(queries(&lowered.cluster, args.seed, args.flows))
 }

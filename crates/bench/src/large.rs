@@ -1,4 +1,4 @@
-//! NetworkPolicies as large as a tenant can write them, for one pod: what a packet of it has to pass must not grow with them.
+//! NetworkPolicies as large as a tenant can write them, for one pod: the rules that a packet passes must not grow with them.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub const NODE: &str = "n1";
 /// The addresses of the pod.
 pub const ADDRESSES: [&str; 2] = ["192.0.2.1", "2001:db8:a::1"];
 
-/// A sort of policies.
+/// A kind of large policies.
 #[derive(Clone, Copy, Debug)]
 pub struct Large {
     /// What they are.
@@ -37,7 +37,7 @@ pub struct Written {
     pub pods: Vec<Value>,
 }
 
-/// Every sort.
+/// All kinds.
 pub const ALL: &[Large] = &[
     Large {
         name: "few: 8 rules of 4 ports",
@@ -356,8 +356,8 @@ fn crossing(count: u32) -> Written {
 /// The most rules that a packet passes on its way through a chain of a pod and those behind it, up to a yes or no.
 pub fn longest_way(ruleset: &Ruleset) -> usize {
     let chains: BTreeMap<&Name, &Chain> = ruleset.chains.iter().map(|it| (&it.name, it)).collect();
-    let bodies = chains.keys().filter(|name| is_of_a_body(name));
-    let longest = bodies.map(|name| longest(&chains, name));
+    let rule_chains = chains.keys().filter(|name| is_rule_chain(name));
+    let longest = rule_chains.map(|name| longest(&chains, name));
     longest.max().unwrap_or(0)
 }
 
@@ -365,8 +365,8 @@ fn longest(chains: &BTreeMap<&Name, &Chain>, chain: &Name) -> usize {
     let rules = chains.get(chain).map(|it| it.rules.as_slice());
     let mut most = 0;
     for (place, rule) in rules.unwrap_or_default().iter().enumerate() {
-        let bodies = targets(rule).filter(|to| is_of_a_body(to));
-        let further = bodies.map(|to| longest(chains, to)).max();
+        let rule_chains = targets(rule).filter(|to| is_rule_chain(to));
+        let further = rule_chains.map(|to| longest(chains, to)).max();
         most = most.max(place + 1 + further.unwrap_or(0));
     }
     most
@@ -382,7 +382,7 @@ fn targets(rule: &Rule) -> impl Iterator<Item = &Name> {
 }
 
 /// Whether a chain is of the rules of a pod.
-pub fn is_of_a_body(name: &Name) -> bool {
+pub fn is_rule_chain(name: &Name) -> bool {
     let words = ["egress4-", "egress6-", "ingress4-", "ingress6-"];
     words.iter().any(|word| name.as_str().starts_with(word))
 }

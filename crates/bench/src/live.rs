@@ -1,4 +1,4 @@
-//! The benchmark of upkeep: a cluster is taken in object by object, then events of every sort come.
+//! The benchmark of incremental plans: it applies a cluster object by object, then events of every kind.
 
 mod events;
 mod report;
@@ -35,10 +35,10 @@ pub struct LiveArgs {
     /// How many pods a node has on average
     #[arg(long, default_value_t = 110, value_parser = clap::value_parser!(u64).range(1..))]
     pods_per_node: u64,
-    /// How many events of each sort
+    /// How many events of each kind
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
     events: u64,
-    /// Measure only the sorts of events that have this in their name
+    /// Measure only the kinds of events that have this in their name
     #[arg(long, value_name = "WORDS")]
     only: Option<String>,
     /// Print JSON
@@ -58,8 +58,8 @@ pub fn plan(point: &str, seed: u64, pods_per_node: u64) -> Result<Plan> {
 /// The key of its hashes: a run is like the next.
 pub const KEY: HashKey = HashKey::new(1, 2);
 
-/// Tells of one object; says whether policies can see a difference.
-pub fn tell(live: &mut IncrementalPlanner, object: &Value) -> Result<bool> {
+/// Applies one object; returns whether policies can see a difference.
+pub fn apply(live: &mut IncrementalPlanner, object: &Value) -> Result<bool> {
     let sources = [Source::new("object.json", serde_json::to_vec(object)?)];
     let manifests = read(&sources, Options::default(), &|_| {});
     let object = manifests
@@ -69,14 +69,14 @@ pub fn tell(live: &mut IncrementalPlanner, object: &Value) -> Result<bool> {
     Ok(live.set(key(object), &lower_one(object)))
 }
 
-/// Measures all sorts of events.
+/// Measures all kinds of events.
 pub fn live(args: &LiveArgs) -> Result<LiveReport> {
     let plan = plan(&args.point, args.seed, args.pods_per_node)?;
     let mut live = IncrementalPlanner::new(NODE, KEY);
     let mut sample = Sample::new(args.seed, NODE);
     each_object(&plan, &mut |object| {
         sample.consider(object);
-        tell(&mut live, object)?;
+        apply(&mut live, object)?;
         Ok(())
     })?;
     let started = Instant::now();
@@ -84,7 +84,7 @@ pub fn live(args: &LiveArgs) -> Result<LiveReport> {
     let first_commit = started.elapsed();
     let members = whole.joined.len();
     drop(whole);
-    let sorts = measure(&mut live, &mut sample, args.events, args.only.as_deref())?;
+    let kinds = measure(&mut live, &mut sample, args.events, args.only.as_deref())?;
     Ok(LiveReport {
         point: args.point.clone(),
         seed: args.seed,
@@ -93,7 +93,7 @@ pub fn live(args: &LiveArgs) -> Result<LiveReport> {
         members: members as u64,
         kept_bytes: kept_bytes(args)?,
         first_commit_seconds: first_commit.as_secs_f64(),
-        sorts,
+        kinds,
     })
 }
 

@@ -1,5 +1,6 @@
-//! Measures Palisade next to the least work that the same input asks of any program.
+//! Measures Palisade next to the least work that any program must do for the same input.
 
+mod analyze;
 mod bare;
 mod check;
 mod clock;
@@ -7,7 +8,6 @@ mod compare;
 mod count;
 mod dataplane;
 mod explain;
-mod judge;
 mod measure;
 mod other_tools;
 mod produce;
@@ -27,11 +27,11 @@ use clap::{Parser, Subcommand};
 use palisade_bench::live::{LiveArgs, live};
 use serde::Serialize;
 
+use crate::analyze::{AnalyzeArgs, analyze};
 use crate::check::{CheckArgs, check};
 use crate::count::{CountArgs, Part, count, counted};
 use crate::dataplane::{DataplaneArgs, dataplane};
 use crate::explain::{ExplainArgs, explain};
-use crate::judge::{JudgeArgs, judge};
 use crate::measure::Output;
 use crate::other_tools::{PeersArgs, peers};
 use crate::produce::{ProduceArgs, produce};
@@ -39,7 +39,7 @@ use crate::read::{ReadArgs, read};
 use crate::scale::{ScaleArgs, Step, markdown, scale, step};
 use crate::verdict::{VerdictArgs, verdict};
 
-/// Measures Palisade next to the least work that the same input asks of any program
+/// Measures Palisade next to the least work that any program must do for the same input
 #[derive(Debug, Parser)]
 struct Args {
     #[command(subcommand)]
@@ -59,7 +59,7 @@ enum Command {
     /// Time of single events and memory where a large cluster is kept up to date for one node
     Live(LiveArgs),
     /// Time of `palisade diff` and `palisade lint` in a large cluster, next to a bare parse of the same bytes
-    Judge(JudgeArgs),
+    Analyze(AnalyzeArgs),
     /// How fast the manifests of a directory become trees and objects
     Read(ReadArgs),
     /// Every step from bytes to answers in clusters of stated size, next to a bare parse
@@ -68,7 +68,7 @@ enum Command {
     Peers(PeersArgs),
     /// Instructions of each step in a small cluster, compared with those of a file; needs valgrind
     Count(CountArgs),
-    /// Write one of the clusters that measurements speak of, as JSON or YAML
+    /// Write one of the clusters that benchmarks use, as JSON or YAML
     Generate(ProduceArgs),
     /// Parse a directory and do nothing with it
     #[command(hide = true)]
@@ -113,7 +113,7 @@ fn run() -> Result<()> {
         Command::Check(args) => shown(&check(&args)?, args.json)?,
         Command::Verdict(args) => shown(&verdict(&args)?, args.json)?,
         Command::Explain(args) => shown(&explain(&args)?, args.json)?,
-        Command::Judge(args) => shown(&judge(&args)?, args.json)?,
+        Command::Analyze(args) => shown(&analyze(&args)?, args.json)?,
         Command::Dataplane(args) => shown(&dataplane(&args)?, args.json)?,
         Command::Live(args) => shown(&live(&args)?, args.json)?,
         Command::Read(args) => read(&args)?,

@@ -1,4 +1,4 @@
-//! Palisade next to netpol-analyzer: the same manifests, the same question, and every answer compared.
+//! Palisade next to netpol-analyzer: the same manifests, the same query, and every answer compared.
 
 mod answers;
 mod cluster;
@@ -18,7 +18,7 @@ use self::report::{PeersReport, Round};
 use crate::compare::{Programs, progress};
 use crate::measure::{Output, Run, measure};
 use crate::report::Summary;
-use crate::scale::knows;
+use crate::scale::has_command;
 
 /// What was typed.
 #[derive(Debug, Args)]
@@ -76,7 +76,7 @@ pub(crate) fn peers(args: &PeersArgs) -> Result<PeersReport> {
     );
     let temporary = tempfile::tempdir().context("cannot create a temporary directory")?;
     let programs = Programs::find(args.palisade.as_deref(), temporary.path())?;
-    let can_answer = knows(&programs.palisade, "connectivity");
+    let can_answer = has_command(&programs.palisade, "connectivity");
     let mut rounds = Vec::new();
     for &workloads in &args.workloads {
         let dir = temporary.path().join(format!("cluster-{workloads}"));

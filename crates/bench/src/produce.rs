@@ -1,4 +1,4 @@
-//! Writes one of the clusters that measurements speak of.
+//! Writes one of the clusters with names, which benchmarks use.
 
 use std::fs::File;
 use std::io::{BufWriter, Write, stdout};
@@ -84,7 +84,7 @@ pub(crate) fn named(name: &str) -> Result<Plan> {
     })
 }
 
-/// Writes the cluster, and says what it has if that is not in the way.
+/// Writes the cluster, and prints its counts unless standard output has the cluster.
 pub(crate) fn produce(args: &ProduceArgs) -> Result<()> {
     let mut plan = named(&args.point)?;
     plan.seed = args.seed;

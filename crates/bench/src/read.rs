@@ -25,7 +25,7 @@ pub(crate) struct ReadArgs {
     runs: u32,
 }
 
-/// Reads the files of a directory, and says how fast.
+/// Reads the files of a directory, and prints how fast.
 pub(crate) fn read(args: &ReadArgs) -> Result<String> {
     let mut report = String::new();
     for extension in ["yaml", "json"] {
@@ -36,7 +36,7 @@ pub(crate) fn read(args: &ReadArgs) -> Result<String> {
         }
         files.sort();
         let n_bytes: usize = files.iter().map(|(_, bytes)| bytes.len()).sum();
-        let mut tell = |what: &str, time: Duration| {
+        let mut report = |what: &str, time: Duration| {
             let speed = n_bytes as f64 / 1e6 / time.as_secs_f64();
             // Writing to a string cannot fail.
             let _ = writeln!(
@@ -52,7 +52,7 @@ pub(crate) fn read(args: &ReadArgs) -> Result<String> {
                 ensure!(n_followed > 0, "no document is followed");
                 Ok(started.elapsed())
             });
-            tell("trees", trees?);
+            report("trees", trees?);
         }
         for threads in [1, 2] {
             let pool = rayon::ThreadPoolBuilder::new()
@@ -66,7 +66,7 @@ pub(crate) fn read(args: &ReadArgs) -> Result<String> {
                 ensure!(!found.objects.is_empty(), "nothing is read");
                 Ok(time)
             });
-            tell(&format!("objects, {threads} threads"), objects?);
+            report(&format!("objects, {threads} threads"), objects?);
         }
     }
     ensure!(

@@ -88,7 +88,7 @@ pub(crate) struct ScaleArgs {
     pub(crate) markdown: bool,
 }
 
-/// Measures all that was asked for.
+/// Measures all clusters of the arguments.
 pub(crate) fn scale(args: &ScaleArgs) -> Result<ScaleReport> {
     let temporary = match &args.dir {
         Some(dir) => tempfile::tempdir_in(dir),
@@ -97,14 +97,14 @@ pub(crate) fn scale(args: &ScaleArgs) -> Result<ScaleReport> {
     let temporary = temporary.context("cannot create a temporary directory")?;
     let dir = temporary.path();
     let programs = Programs::find(args.palisade.as_deref(), dir)?;
-    // A name that is wrong should be told at once.
+    // An unknown name must fail before hours of work.
     for name in &args.points {
         named(name)?;
     }
     let bench = Bench {
         args,
         dir,
-        has_connectivity: knows(&programs.palisade, "connectivity"),
+        has_connectivity: has_command(&programs.palisade, "connectivity"),
         programs: &programs,
     };
     let (mut points, mut adversaries) = (Vec::new(), Vec::new());
@@ -174,7 +174,7 @@ impl Bench<'_> {
             if extent == Extent::All {
                 read.push(self.read(&json, 2)?);
                 let mut args = vec!["explain".into(), "-f".into(), json.clone().into()];
-                args.extend(ran.question.iter().map(Into::into));
+                args.extend(ran.query.iter().map(Into::into));
                 args.extend(["tcp/80", "--exit-zero"].map(Into::into));
                 explain.push(self.palisade(&args, 1)?);
                 explain_on_two.push(self.palisade(&args, 2)?);
@@ -208,7 +208,7 @@ impl Bench<'_> {
             kept,
         })
         .context("no runs")?;
-        // Whoever ends it early should not have waited for nothing.
+        // An interrupted run keeps the clusters that it has measured.
         progress(&point.to_string())?;
         Ok(point)
     }
@@ -295,9 +295,9 @@ impl Bench<'_> {
 }
 
 /// Whether a program has a command.
-pub(crate) fn knows(program: &Path, command: &str) -> bool {
-    let mut asked = Command::new(program);
-    asked.args([command, "--help"]);
-    asked.stdout(Stdio::null()).stderr(Stdio::null());
-    asked.status().is_ok_and(|status| status.success())
+pub(crate) fn has_command(program: &Path, command: &str) -> bool {
+    let mut help = Command::new(program);
+    help.args([command, "--help"]);
+    help.stdout(Stdio::null()).stderr(Stdio::null());
+    help.status().is_ok_and(|status| status.success())
 }

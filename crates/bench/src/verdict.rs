@@ -1,4 +1,4 @@
-//! The benchmark of verdicts: one large cluster, read, compiled and asked in this process.
+//! The benchmark of verdicts: one large cluster, read, compiled and evaluated in this process.
 
 mod report;
 
@@ -74,7 +74,7 @@ pub(crate) fn verdict(args: &VerdictArgs) -> Result<VerdictReport> {
     let lowered = lower(&manifests.objects, learned());
     let program = compile(&lowered.cluster);
     let flows = flows(&lowered.cluster, &program, args.seed, args.flows as usize);
-    ensure!(!flows.is_empty(), "the cluster has no pods to ask about");
+    ensure!(!flows.is_empty(), "the cluster has no pods for flows");
     let (mut latencies, mut totals) = (Vec::new(), Vec::new());
     for index in 1..=args.runs {
         progress(&format!("deciding: run {index} of {}", args.runs))?;
@@ -178,7 +178,7 @@ pub(crate) fn all(program: &Program, flows: &[Flow]) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// How often each sort of cause settles a direction.
+/// How often each kind of reason decides a direction.
 fn shares(program: &Program, flows: &[Flow]) -> Vec<Share> {
     let mut shares: Vec<Share> = Vec::new();
     for flow in flows {

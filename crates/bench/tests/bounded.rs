@@ -12,12 +12,12 @@ use palisade_nft::node::{Generation, NodeOptions, Settings, ruleset};
 use palisade_nft::ruleset::Ruleset;
 use serde_json::{Value, json};
 
-/// Whatever is written, a packet passes through no more rules of a body than these: a rule for each of five lengths of
+/// Whatever is written, a packet passes through no more rules of its pod's chains than these: a rule for each of five lengths of
 /// blocks of ports, for everyone, for hosts and for ranges; one each for hosts and ranges at any port, one for everyone at any
 /// port, and the end.
 const MOST: usize = 3 * 5 + 4;
 
-/// Unions of few conditions are asked one by one, and then there is the end.
+/// Unions of few conditions are evaluated one by one, and then there is the end.
 const MOST_ONE_BY_ONE: usize = 32 + 1;
 
 /// The ruleset of a pod that policies select, in one direction: each a list of rules.
@@ -158,7 +158,7 @@ fn everything_that_is_measured() {
     }
 }
 
-/// One condition less than are asked at once, and one more, of named ports that stand for several numbers.
+/// One condition less than are looked up at once, and one more, of named ports that stand for several numbers.
 #[test]
 fn named_ports_of_few_numbers_are_asked_one_by_one() {
     for (numbers, expected) in [(32, MOST_ONE_BY_ONE), (33, 2)] {
@@ -177,7 +177,7 @@ fn named_ports_of_few_numbers_are_asked_one_by_one() {
     }
 }
 
-/// In ingress rules a name stands for the pod's own ports, for eight at most.
+/// In ingress rules a name matches the pod's own ports, eight at most.
 #[test]
 fn named_ports_of_the_pod_itself() {
     for names in [100, 1_000] {

@@ -24,8 +24,8 @@ fn the_smallest_size_measures_everything() {
         .args(["--denied", "100", "--same-members", "20,30"])
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     // Five measures of forwarding, connection tracking and ten policies.
     let traffic = report["traffic"].as_array().unwrap();
@@ -38,18 +38,18 @@ fn the_smallest_size_measures_everything() {
             assert!(kind["nanoseconds"].as_f64().unwrap() > 0.0, "{kind}");
         }
     }
-    // At least two slices of 300 connections in each family and of 1,000 flows were judged.
-    assert!(report["judged"].as_u64().unwrap() >= 3_200, "{report}");
+    // At least two slices of 300 connections in each family and of 1,000 flows were checked.
+    assert!(report["checked"].as_u64().unwrap() >= 3_200, "{report}");
     for (part, count) in [("loads", 2), ("changes", 4)] {
         let part = report[part].as_array().unwrap();
         assert_eq!(part.len(), count, "{report}");
     }
-    // A rule that drops everything, and all sorts of large policies.
+    // A rule that drops everything, and all kinds of large policies.
     let denied = report["denied"].as_array().unwrap();
     assert_eq!(denied.len(), 1 + ALL.len());
-    for sort in denied {
-        for nanoseconds in sort["nanoseconds"].as_array().unwrap() {
-            assert!(nanoseconds.as_f64().unwrap() > 0.0, "{sort}");
+    for kind in denied {
+        for nanoseconds in kind["nanoseconds"].as_array().unwrap() {
+            assert!(nanoseconds.as_f64().unwrap() > 0.0, "{kind}");
         }
     }
     // Thirty members once, and once for each of twenty policies.

@@ -40,7 +40,7 @@ static ALL: &[Smallest] = &[
         prints: &["cluster-wide policy", "NetworkPolicy of a local pod"],
     },
     Smallest {
-        words: "judge --point S --runs 1",
+        words: "analyze --point S --runs 1",
         needs: NOTHING,
         prints: &["diff, one NetworkPolicy", "lint"],
     },

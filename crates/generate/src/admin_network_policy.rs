@@ -1,4 +1,4 @@
-//! AdminNetworkPolicies in the last released shape, with its standard fields.
+//! AdminNetworkPolicies in the last released shape, with the fields of the standard channel.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! An imagined cluster that objects are drawn from, one after the other.
+//! A random cluster that yields its objects one after the other.
 
 use std::collections::VecDeque;
 
@@ -41,7 +41,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind as objects spell it.
+    /// The kind as in the field `kind` of objects.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Namespace => "Namespace",
@@ -56,8 +56,8 @@ impl Kind {
         }
     }
 
-    /// Whether people write such objects; the others come from controllers.
-    fn is_written_by_people(self) -> bool {
+    /// Whether users write such objects; controllers write the others.
+    fn is_written_by_users(self) -> bool {
         match self {
             Kind::Namespace | Kind::Pod | Kind::EndpointSlice => false,
             Kind::Deployment
@@ -69,9 +69,9 @@ impl Kind {
         }
     }
 
-    /// Whether a server counts the changes of its specification.
+    /// Whether a server counts the changes of its spec (`metadata.generation`).
     fn has_generation(self) -> bool {
-        self.is_written_by_people() && self != Kind::ConfigMap && self != Kind::Service
+        self.is_written_by_users() && self != Kind::ConfigMap && self != Kind::Service
     }
 }
 
@@ -79,7 +79,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     weights: &'static [(Kind, u64)],
-    /// How many percent of the objects that people write come from a chart.
+    /// How many percent of the objects that users write come from a chart.
     chart_percent: u64,
     /// How many percent of the pods have a second container.
     sidecar_percent: u64,
@@ -98,7 +98,7 @@ impl Mix {
         chart_percent: 0,
         sidecar_percent: 5,
     };
-    /// What a policy tool asks a server for, mostly pods.
+    /// The kinds that a policy tool lists from a server, mostly pods.
     pub const LIST: Mix = Mix {
         weights: &[
             (Kind::Pod, 82),
@@ -134,7 +134,7 @@ pub struct Object {
     pub value: Value,
 }
 
-/// A namespace that objects live in.
+/// A namespace that has objects.
 #[derive(Clone, Debug)]
 pub(super) struct Home {
     pub(super) name: String,
@@ -183,14 +183,14 @@ impl Cluster {
         &mut self.rng
     }
 
-    /// Draws the next object. The first is a namespace, for the others to live in or to select.
+    /// Draws the next object. The first is a namespace, which the others are in or select.
     pub fn next_object(&mut self, mix: &Mix) -> Object {
         let kind = if self.homes.is_empty() {
             Kind::Namespace
         } else {
             self.draw(mix)
         };
-        let from_chart = kind.is_written_by_people() && self.rng.chance(mix.chart_percent);
+        let from_chart = kind.is_written_by_users() && self.rng.chance(mix.chart_percent);
         let mut value = self.build(kind, mix);
         self.n_objects += 1;
         let style = if from_chart {
@@ -199,7 +199,7 @@ impl Cluster {
         } else {
             as_served(
                 &mut self.rng,
-                kind.is_written_by_people(),
+                kind.is_written_by_users(),
                 kind.has_generation(),
                 &mut value,
             );

@@ -1,5 +1,5 @@
-//! Flows between the pods of a cluster, drawn from a seed: as the engine takes them, and as people
-//! ask for them.
+//! Flows between the pods of a cluster, drawn from a seed: as values for the engine, and as text for
+//! `explain --flows`.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -72,8 +72,8 @@ pub fn flows(cluster: &Cluster<'_>, program: &Program, seed: u64, count: usize) 
     flows
 }
 
-/// Questions, one a line: mostly from pod to pod, some from or to nodes and addresses outside.
-pub fn questions(cluster: &Cluster<'_>, seed: u64, count: usize) -> String {
+/// Flow queries, one a line: mostly from pod to pod, some from or to nodes and addresses outside.
+pub fn queries(cluster: &Cluster<'_>, seed: u64, count: usize) -> String {
     let mut rng = Rng::new(seed);
     let pods = pods(cluster);
     let mut text = String::new();
@@ -103,7 +103,7 @@ pub fn questions(cluster: &Cluster<'_>, seed: u64, count: usize) -> String {
             }
         }
         let protocol = protocol.name().to_ascii_lowercase();
-        // Writing to a text cannot fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "{from} {to} {protocol}/{port}");
     }
     text
@@ -154,7 +154,7 @@ mod tests {
     use crate::{World, world_list};
 
     #[test]
-    fn every_flow_is_between_pods_and_every_question_has_an_answer() {
+    fn every_flow_is_between_pods_and_every_query_has_an_answer() {
         let bytes = world_list(&World::new(3, 300, 100)).unwrap();
         let sources = [Source::new("cluster.json", bytes)];
         let manifests = read(&sources, Options::default(), &|_| {});
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(drawn, flows(&lowered.cluster, &program, 3, 1_000));
 
         let respondent = FlowEvaluator::new(&lowered.cluster, &program);
-        let text = questions(&lowered.cluster, 3, 1_000);
+        let text = queries(&lowered.cluster, 3, 1_000);
         assert_eq!(text.lines().count(), 1_000);
         for line in text.lines() {
             let answer = respondent.answer(&FlowQuery::parse(line).unwrap());

@@ -75,7 +75,7 @@ pub fn manifests(dir: &Path, plan: &Manifests) -> Result<Written> {
     for index in 0..plan.files {
         text.clear();
         // Single objects are smaller than a file should be on average, so a backlog builds up.
-        // It is worked off in files of several documents, which real directories have as well.
+        // Files of several documents reduce it; real directories have such files as well.
         let due = plan.bytes.saturating_mul(index + 1) / plan.files;
         let behind = due.saturating_sub(written.bytes) > BACKLOG;
         let name = loop {

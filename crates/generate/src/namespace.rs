@@ -1,4 +1,4 @@
-//! Namespaces with the labels that selectors ask for.
+//! Namespaces with the labels that selectors use.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! NetworkPolicies in the shapes that people write.
+//! NetworkPolicies in the shapes that users write.
 
 use serde_json::{Value, json};
 

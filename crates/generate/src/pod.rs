@@ -8,14 +8,14 @@ use super::cluster::App;
 use super::node;
 use super::rng::{Rng, unique_suffix};
 
-/// Where a pod runs, and what is rare about it.
+/// The node of a pod, and its rare properties.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Situation {
     pub(super) node: u64,
     /// Whether it has a second container.
     pub(super) sidecar: bool,
     pub(super) host_network: bool,
-    /// Whether it has run to its end.
+    /// Whether it has terminated.
     pub(super) finished: bool,
     /// How many percent of the pods have a second address.
     pub(super) dual_stack_percent: u64,
@@ -312,7 +312,7 @@ fn conditions(rng: &mut Rng, finished: bool) -> Value {
                 "type": kind,
             });
             if let (false, Value::Object(condition)) = (ready, &mut condition) {
-                // Longer than a line, so that kubectl folds it.
+                // Longer than a line: kubectl folds it.
                 let message = "containers with unready status because the readiness probe of the \
                                main container has failed since the last restart of the node";
                 condition.insert("message".to_owned(), message.into());

@@ -38,7 +38,7 @@ pub struct Plan {
     pub network_policies: u64,
     /// The number of cluster-wide policies.
     pub admin_policies: u64,
-    /// What the cluster-wide policies say.
+    /// The content of the cluster-wide policies.
     pub admin_set: AdminSet,
     /// The fewest and the most rules of a cluster-wide policy.
     pub admin_rules: (u64, u64),
@@ -50,7 +50,7 @@ pub struct Plan {
     pub spread: Spread,
 }
 
-/// What the cluster-wide policies say.
+/// The content of the cluster-wide policies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AdminSet {
     /// Subjects, peers and actions at random: nothing repeats, so little can be shared.
@@ -128,7 +128,7 @@ impl Plan {
         per_node.map_or(0, |per_node| self.pods.div_ceil(per_node.max(1)))
     }
 
-    /// A source of choices for one part of the cluster: a change of another part leaves it alone.
+    /// The random numbers of one part of the cluster: other parts do not change them.
     fn rng(&self, part: Part) -> Rng {
         Rng::new(Rng::new(self.seed ^ ((part as u64) << 56)).bits())
     }
@@ -147,7 +147,7 @@ enum Part {
     Blocks,
 }
 
-/// Hands on the objects of a cluster, in this order: nodes, namespaces, pods, Services,
+/// Passes on the objects of a cluster, in this order: nodes, namespaces, pods, Services,
 /// NetworkPolicies, cluster-wide policies. The first error ends it.
 pub fn each_object(plan: &Plan, take: &mut dyn FnMut(&Value) -> Result<()>) -> Result<()> {
     let population = Population::new(plan);

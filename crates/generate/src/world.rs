@@ -79,7 +79,7 @@ pub fn world(plan: &World) -> Vec<Value> {
     objects
 }
 
-/// What the names that policies speak of have resolved to.
+/// The addresses to which the domain names of policies have resolved.
 pub fn learned() -> Vec<(String, IpAddr)> {
     let names = (0..N_NAMES).map(|index| {
         let address = Ipv4Addr::new(198, 51, 100, index);
@@ -88,7 +88,7 @@ pub fn learned() -> Vec<(String, IpAddr)> {
     names.collect()
 }
 
-/// Policies speak of this many names outside the cluster.
+/// Policies have this many domain names outside the cluster.
 const N_NAMES: u8 = 60;
 
 fn name(index: u8) -> String {
@@ -102,7 +102,7 @@ struct Workload {
     is_stateful: bool,
 }
 
-/// Who lives where.
+/// The namespaces of all applications and pods.
 struct Population {
     homes: Vec<Home>,
     /// By namespace.
@@ -236,7 +236,7 @@ fn pods(rng: &mut Rng, plan: &World, population: &Population, objects: &mut Vec<
     }
 }
 
-/// Gives a pod the name and the labels that only it has.
+/// Sets the name and the labels of a pod of a StatefulSet, which no other pod has.
 pub(super) fn of_stateful_set(value: &mut Value, app: &App, ordinal: u64) {
     let Some(metadata) = metadata(value) else {
         return;

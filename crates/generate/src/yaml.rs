@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 /// kubectl folds a plain scalar at the first space after this column.
 const FOLD_COLUMN: usize = 80;
 
-/// Whose habits the text follows.
+/// The style of the program that wrote the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Sequences at the column of their key, keys sorted, long text folded.

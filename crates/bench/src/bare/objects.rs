@@ -1,6 +1,6 @@
 //! The fields that Palisade reads, for all kinds at once, borrowed from the input.
 //!
-//! One structure for every kind lets the decoder go over the bytes once, wherever `kind` stands.
+//! One structure for every kind lets the decoder read the bytes once, wherever the key `kind` is.
 //! Nothing reads the fields: they are here to be decoded.
 #![expect(dead_code, reason = "decoding is all that is measured")]
 

@@ -8,7 +8,7 @@ use std::io::{Write as _, stdout};
 use anyhow::{Context as _, Result, bail};
 use palisade_api::{Options, Source, lower, read};
 use palisade_bench::allocated::{Kept, allocated};
-use palisade_bench::live::{KEY, plan, tell};
+use palisade_bench::live::{KEY, apply, plan};
 use palisade_core::compile::compile;
 use palisade_core::incremental::IncrementalPlanner;
 use palisade_generate::flows::flows;
@@ -40,7 +40,7 @@ fn live(point: &str, seed: u64, pods_per_node: u64) -> Result<usize> {
     let plan = plan(point, seed, pods_per_node)?;
     let before = ALLOCATOR.current_usage();
     let mut live = IncrementalPlanner::new(NODE, KEY);
-    each_object(&plan, &mut |object| tell(&mut live, object).map(drop))?;
+    each_object(&plan, &mut |object| apply(&mut live, object).map(drop))?;
     drop(live.commit());
     let kept = ALLOCATOR.current_usage().saturating_sub(before);
     // It has to be there until it was counted.

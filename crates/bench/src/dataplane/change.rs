@@ -36,7 +36,7 @@ const POLICY_SECONDS: f64 = 3e-3;
 /// A table, and what is needed to change it.
 struct Table {
     kernel: Kernel,
-    upkeep: TableUpdater,
+    updater: TableUpdater,
     rules: usize,
 }
 
@@ -45,12 +45,12 @@ impl Table {
         let world = empty_node()?;
         let mut kernel = world.in_node(0, Kernel::open)??;
         let settings = node_settings(Generation::FIRST)?;
-        let (upkeep, ruleset) = TableUpdater::new(plan, &settings);
+        let (updater, ruleset) = TableUpdater::new(plan, &settings);
         let rules = ruleset.chains.iter().map(|chain| chain.rules.len()).sum();
         kernel.install(&ruleset)?;
         let table = Table {
             kernel,
-            upkeep,
+            updater,
             rules,
         };
         Ok((table, world))
@@ -66,16 +66,16 @@ impl Table {
         let mut tries = Tries::default();
         let mut transactions = 0;
         for time in 0..TIMES {
-            let (change, generation) = change(time, &self.upkeep);
-            let told = self.upkeep.change(&change, generation);
-            let mut told: Vec<Transaction> = told.ok().context("there is no room for a change")?;
-            transactions = told.len();
-            // Waiting for packets that are on their way takes time, but nobody's work.
-            for transaction in &mut told {
+            let (change, generation) = change(time, &self.updater);
+            let change = self.updater.change(&change, generation);
+            let mut list: Vec<Transaction> = change.ok().context("a set has no capacity left")?;
+            transactions = list.len();
+            // The grace period for packets in flight takes time, but no work.
+            for transaction in &mut list {
                 transaction.waits = false;
             }
             tries.time(|| {
-                for transaction in &told {
+                for transaction in &list {
                     self.kernel.commit(transaction)?;
                 }
                 Ok(())
@@ -94,7 +94,7 @@ impl Table {
     fn check(&mut self, plan: &Plan) -> Result<()> {
         check_table(
             &mut self.kernel,
-            &self.upkeep.expected(plan.clone()).ruleset(),
+            &self.updater.expected(plan.clone()).ruleset(),
         )
     }
 }
@@ -111,20 +111,20 @@ pub(super) fn changes(policies: usize) -> Result<Vec<ChangeReport>> {
     let peer = IpAddr::V4(Ipv4Addr::new(10, 200, 0, 1));
     let mut groups = plan.groups.iter();
     let hosts = groups.find(|(_, group)| group.kind == GroupKind::Hosts);
-    let (group, _) = hosts.context("nobody is a peer")?;
+    let (group, _) = hosts.context("no group is a peer")?;
     let mut reports = vec![
         table.measure("a peer joins or leaves", Some(PEER_SECONDS), |time, _| {
             (of_a_peer(*group, peer, time), None)
         })?,
-        table.measure("another generation", None, |_, upkeep| {
-            (PlanChange::default(), Some(next(upkeep)))
+        table.measure("another generation", None, |_, updater| {
+            (PlanChange::default(), Some(next(updater)))
         })?,
     ];
     let mut rewritten = Rewritten::new(&plan)?;
     reports.push(table.measure(
         "a pod's policies, many of them merged",
         None,
-        |_, upkeep| (rewritten.again(), Some(next(upkeep))),
+        |_, updater| (rewritten.again(), Some(next(updater))),
     )?);
     table.check(&rewritten.plan)?;
     drop(table);
@@ -138,14 +138,14 @@ pub(super) fn changes(policies: usize) -> Result<Vec<ChangeReport>> {
     reports.push(table.measure(
         "a pod's policies, rule by rule",
         Some(POLICY_SECONDS),
-        |_, upkeep| (rewritten.again(), Some(next(upkeep))),
+        |_, updater| (rewritten.again(), Some(next(updater))),
     )?);
     table.check(&rewritten.plan)?;
     Ok(reports)
 }
 
-fn next(upkeep: &TableUpdater) -> Generation {
-    let settings = upkeep.settings();
+fn next(updater: &TableUpdater) -> Generation {
+    let settings = updater.settings();
     settings.generation.next(settings.mark)
 }
 
@@ -189,7 +189,7 @@ impl Rewritten {
         })
     }
 
-    /// Both of its addresses face another body on the way in.
+    /// Both of its addresses get another rule chain for ingress.
     fn again(&mut self) -> PlanChange {
         let mut change = PlanChange::default();
         let id = RuleChainId(self.next);
@@ -199,10 +199,10 @@ impl Rewritten {
                 continue;
             };
             if let Some(old) = faced.ingress
-                && let Some(body) = self.plan.chains.get(&old)
+                && let Some(chain) = self.plan.chains.get(&old)
                 && change.chains.is_empty()
             {
-                change.chains.push((id, Arc::clone(body)));
+                change.chains.push((id, Arc::clone(chain)));
                 change.ended_chains.push(old);
             }
             let ingress = Some(id);

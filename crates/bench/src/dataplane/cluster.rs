@@ -24,11 +24,11 @@ pub(super) const PODS: usize = 250;
 /// The pod that the traffic comes from, and the one that it goes to.
 pub(super) const CLIENT: usize = 0;
 pub(super) const SERVER: usize = 1;
-/// Pods elsewhere, whom policies select.
+/// Pods of other nodes, which policies select.
 const PEERS: usize = 10_000;
 /// Every policy selects so many addresses.
 const SELECTED: usize = 20;
-/// Pods that the Admin tier speaks of.
+/// Pods that rules of the Admin tier select.
 const QUARANTINED: usize = 20;
 const NODE: &str = "here";
 
@@ -64,7 +64,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// How many pods have policies: few policies are all about the two that talk.
+    /// How many pods have policies: few policies all select the client and the server.
     fn subjects(self) -> usize {
         if self.policies < 2 * PODS { 2 } else { PODS }
     }
@@ -112,7 +112,7 @@ pub(super) fn node_plan(load: Load) -> Result<Plan> {
     planned(load, MERGE_OVER)
 }
 
-/// The same with every rule asked for itself.
+/// The same with a rule of the chain for each rule of the policies.
 pub(super) fn unmerged_plan(load: Load) -> Result<Plan> {
     planned(load, usize::MAX)
 }
@@ -175,13 +175,13 @@ fn objects(load: Load) -> Value {
     json!({"apiVersion": "v1", "kind": "List", "items": items})
 }
 
-/// The name of the label that divides the peers into groups for the so-manieth time.
+/// The name of the label of the division of the peers with this number.
 fn key(number: usize) -> String {
     format!("group-{number}")
 }
 
 /// In which group of a division a peer is. The factor has no divisor in common with the number of
-/// peers, so that every division is another one and all groups are equally large.
+/// peers: every division differs, and all groups are equally large.
 fn group(peer: usize, number: usize, stack: Stack) -> String {
     let place = (peer * (1 + 10 * number) + number) % PEERS;
     format!("g{}", place / stack.selected())
@@ -219,7 +219,7 @@ fn network_policy(load: Load, index: usize, groups: usize) -> Value {
     })
 }
 
-/// Three rules a direction on every pod of the node. None of them is about the traffic.
+/// Three rules a direction on every pod of the node. None of them matches the traffic.
 fn admin_policy() -> Value {
     let rules = |side: &str| {
         let quarantined = json!([{"namespaces": {

@@ -30,7 +30,7 @@ const PACKETS: u64 = 10_000;
 /// What a denied packet may cost.
 const BAR_NANOSECONDS: f64 = 20_000.0;
 
-/// What a denied packet costs with one sort of policies.
+/// What a denied packet costs with one kind of policies.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeniedReport {
@@ -44,7 +44,7 @@ pub(crate) struct DeniedReport {
     nanoseconds: [f64; 2],
 }
 
-/// Sends packets through one rule that drops everything, and through every sort of large policies.
+/// Sends packets through one rule that drops everything, and through every kind of large policies.
 pub(super) fn denied(count: u32) -> Result<Vec<DeniedReport>> {
     let mut reports = vec![baseline()?];
     for large in ALL {
@@ -100,7 +100,7 @@ fn baseline() -> Result<DeniedReport> {
     })
 }
 
-/// The pod that policies select, and one that nothing is said of.
+/// The pod that policies select, and one that no policy selects.
 fn topology() -> Result<Topology> {
     let pods = [ADDRESSES, ELSEWHERE].map(|addresses| -> Result<PodSpec> {
         let addresses = addresses.iter().map(|it| Ok(it.parse()?));
@@ -117,7 +117,7 @@ fn topology() -> Result<Topology> {
 }
 
 /// The time that passes for a packet of each family, the least of some slices. The kernel handles each packet while it is
-/// being sent, so that this is all of it; that nothing was left for later, the counters say.
+/// sent, and this is the whole cost; the counters show that nothing was left for later.
 fn nanoseconds(world: &LabNetwork, port: u16) -> Result<[f64; 2]> {
     // Without it there is more noise, and no packet costs less.
     let _real_time = RealTime::begin();

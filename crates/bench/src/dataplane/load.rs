@@ -18,7 +18,7 @@ use super::traffic::percentile;
 use super::variant::empty_kernel;
 use crate::clock::own_cpu;
 
-/// The kernel takes a namespace down when nobody waits for it; this is ample.
+/// The kernel removes a namespace some time after its last use; this is ample.
 const SETTLING: Duration = Duration::from_millis(1_000);
 
 /// What loading took, the quietest of some tries.
@@ -96,8 +96,8 @@ impl Tries {
         Ok(outcome)
     }
 
-    /// The kernel only looks now and then whether a thread is in it, so that the share of one try is
-    /// rough; it is taken of all of them. How long a thread ran is exact.
+    /// The kernel samples now and then whether a thread runs in it: the share of one run is rough, and
+    /// that of all of them is used. How long a thread ran is exact.
     fn quietest(&self) -> Took {
         self.at(0)
     }
@@ -119,7 +119,7 @@ impl Tries {
 pub(super) fn check_table(kernel: &mut Kernel, ruleset: &Ruleset) -> Result<()> {
     let differences = kernel.audit(ruleset)?;
     if let Some(first) = differences.first() {
-        bail!("the kernel does not hold what it was told: {first}");
+        bail!("the kernel's table differs from the installed ruleset: {first}");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the machine gives to the benchmark: rights, a core, real-time scheduling.
+//! What the benchmark needs of the machine: privileges, a core, real-time scheduling.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use nix::unistd::{Pid, gettid};
 use palisade_lab::privilege::inside;
 use palisade_lab::privilege::{EnterError, Privilege, RequiredPrivilege, enter};
 
-/// Enters network namespaces of our own; says what is missing.
+/// Enters new network namespaces; the error names what is missing.
 pub(super) fn prepare(notes: &mut Vec<String>) -> Result<()> {
     let privilege = inside(match enter(RequiredPrivilege::Root) {
         Err(EnterError::NotRoot) => enter(RequiredPrivilege::Any)?,

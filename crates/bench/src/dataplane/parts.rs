@@ -12,17 +12,17 @@ use palisade_nft::ruleset::{Match, Rule, Ruleset, Statement, Verdict, state};
 pub(crate) enum Part {
     /// The counters of all rules.
     Counters,
-    /// That every packet comes from where its sender's address is.
+    /// The check that a packet comes from the interface of its source address.
     OwnAddresses,
-    /// That nothing begins in the middle, and that errors follow their connection.
+    /// The checks that no connection begins with a later packet, and that errors belong to a connection.
     MidStream,
-    /// That a chain which gave no answer is none that allows.
+    /// The check that a chain without a verdict does not accept.
     FailClosed,
     /// The Admin tier.
     Admin,
-    /// Everything behind the fast path: whatever comes is stamped.
+    /// Everything behind the fast path: every packet gets the current generation.
     Judging,
-    /// Every rule of the hooked chain.
+    /// Every rule of the base chain.
     EveryRule,
 }
 
@@ -47,8 +47,8 @@ impl Part {
     /// Leaves out what is a part of the plan.
     pub(super) fn leave_out_of_plan(self, plan: &mut Plan) {
         if self == Part::Admin {
-            let bodies = plan.chains.values_mut();
-            bodies.for_each(|body| Arc::make_mut(body).admin.clear());
+            let chains = plan.chains.values_mut();
+            chains.for_each(|chain| Arc::make_mut(chain).admin.clear());
         }
     }
 
@@ -72,9 +72,9 @@ impl Part {
             let rules = std::mem::take(&mut chain.rules).into_iter().enumerate();
             let kept = rules.filter(|(place, rule)| match self {
                 Part::Counters | Part::Admin => true,
-                Part::OwnAddresses => !asks(rule, "elsewhere") && !jumps(rule, "senders"),
+                Part::OwnAddresses => !looks_up(rule, "elsewhere") && !jumps(rule, "senders"),
                 Part::MidStream => !is_about_state(rule),
-                Part::FailClosed => !asks(rule, "judged-"),
+                Part::FailClosed => !looks_up(rule, "judged-"),
                 Part::Judging => [0, last].contains(place),
                 Part::EveryRule => false,
             });
@@ -84,12 +84,12 @@ impl Part {
 }
 
 /// Whether a rule looks something up in a set whose name begins with a word.
-fn asks(rule: &Rule, word: &str) -> bool {
+fn looks_up(rule: &Rule, word: &str) -> bool {
     let mut matches = rule.matches.iter();
     matches.any(|it| matches!(it, Match::Lookup { set, .. } if set.as_str().starts_with(word)))
 }
 
-/// Whether a rule asks another chain and comes back.
+/// Whether a rule jumps to another chain and returns.
 fn jumps(rule: &Rule, word: &str) -> bool {
     let mut statements = rule.statements.iter();
     statements

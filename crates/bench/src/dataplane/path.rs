@@ -1,5 +1,5 @@
-//! Where the traffic is allowed: by the last policy of each direction, behind everything else that is
-//! asked and does not match. The plan has to say so, and then the counters of the kernel's rules.
+//! Checks that the last policy of each direction allows the traffic, behind all other rules, which do
+//! not match: in the plan, and by the counters of the kernel's rules.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,7 @@ use palisade_nft::load::RuleCount;
 
 use super::cluster::{CLIENT, Load, PODS, PORT, SERVER, pod_address};
 
-/// How many rules of the Admin tier are asked first.
+/// How many rules of the Admin tier are evaluated first.
 const ADMIN_RULES: usize = 3;
 
 /// Ensures that a plan, whose unions of more than so many policies are merged, allows the traffic by
@@ -34,20 +34,20 @@ pub(super) fn check(plan: &Plan, load: Load, merge_over: usize) -> Result<()> {
     for family in families {
         for direction in Direction::BOTH {
             let (subject, peer) = ends(direction);
-            let body = body(plan, family, direction)?;
+            let chain = chain(plan, family, direction)?;
             let traffic = Traffic {
                 plan,
                 peer: pod_address(peer, family),
             };
             traffic
-                .check(body, load.policies_of(subject), merge_over)
+                .check(chain, load.policies_of(subject), merge_over)
                 .with_context(|| format!("{direction:?} of {family:?}"))?;
         }
     }
     Ok(())
 }
 
-/// The pod whose policies are asked in a direction, and the other end.
+/// The pod whose policies are evaluated in a direction, and the other pod.
 fn ends(direction: Direction) -> (usize, usize) {
     match direction {
         Direction::Egress => (CLIENT, SERVER),
@@ -55,17 +55,17 @@ fn ends(direction: Direction) -> (usize, usize) {
     }
 }
 
-fn body_id(plan: &Plan, family: Family, direction: Direction) -> Result<RuleChainId> {
+fn chain_id(plan: &Plan, family: Family, direction: Direction) -> Result<RuleChainId> {
     let (subject, _) = ends(direction);
     let pod = plan.pods.get(&pod_address(subject, family));
     let pod = pod.context("a pod is missing")?;
     pod.body(direction).context("a pod has no policies")
 }
 
-fn body(plan: &Plan, family: Family, direction: Direction) -> Result<&RuleChain> {
-    let id = body_id(plan, family, direction)?;
-    let body = plan.chains.get(&id).context("no such body")?;
-    Ok(body)
+fn chain(plan: &Plan, family: Family, direction: Direction) -> Result<&RuleChain> {
+    let id = chain_id(plan, family, direction)?;
+    let chain = plan.chains.get(&id).context("no such rule chain")?;
+    Ok(chain)
 }
 
 /// The traffic, seen from one of its ends.
@@ -75,59 +75,59 @@ struct Traffic<'p> {
 }
 
 impl Traffic<'_> {
-    fn check(&self, body: &RuleChain, policies: usize, merge_over: usize) -> Result<()> {
+    fn check(&self, chain: &RuleChain, policies: usize, merge_over: usize) -> Result<()> {
         ensure!(
-            body.admin.len() == ADMIN_RULES && body.verdict == Verdict::Deny,
+            chain.admin.len() == ADMIN_RULES && chain.verdict == Verdict::Deny,
             "the tiers around the NetworkPolicies are not those of this benchmark"
         );
         for protocol in [Protocol::Tcp, Protocol::Udp] {
-            for step in &body.admin {
-                let is_about_it = self.matches(step, protocol)?;
-                ensure!(!is_about_it, "the Admin tier is about the traffic");
+            for step in &chain.admin {
+                let matches = self.matches(step, protocol)?;
+                ensure!(!matches, "the Admin tier matches the traffic");
             }
             if policies > merge_over {
-                self.check_merged(body, policies, protocol)?;
+                self.check_merged(chain, policies, protocol)?;
             } else {
-                self.check_steps(body, policies, protocol)?;
+                self.check_steps(chain, policies, protocol)?;
             }
         }
         Ok(())
     }
 
     /// One lookup for all policies: the port of each leads to a group of its own.
-    fn check_merged(&self, body: &RuleChain, policies: usize, protocol: Protocol) -> Result<()> {
+    fn check_merged(&self, chain: &RuleChain, policies: usize, protocol: Protocol) -> Result<()> {
         let MergedUnion {
             of_ports,
             any_port,
             nets_of_ports,
             nets_of_any_port,
             open,
-        } = &body.merged;
+        } = &chain.merged;
         // The last policy has two ports.
-        let is_all = of_ports.len() == policies + 1 && body.rest.is_empty();
+        let is_all = of_ports.len() == policies + 1 && chain.rest.is_empty();
         let no_nets = nets_of_any_port.iter().all(Option::is_none)
             && nets_of_ports.iter().all(|it| it.is_empty());
         let is_only_this = any_port.is_none() && no_nets && open.iter().all(|it| it.is_empty());
         ensure!(is_all && is_only_this, "the policies are not all merged");
         let group = of_ports.get(&PortBlock::single(protocol, PORT));
-        let group = group.context("no policy is about the port of the traffic")?;
+        let group = group.context("no policy matches the port of the traffic")?;
         ensure!(
             self.is_member(*group)?,
-            "the port of the traffic is not for its other end"
+            "the port of the traffic does not match its peer"
         );
         Ok(())
     }
 
     /// One step for each policy: the last matches, and none before it.
-    fn check_steps(&self, body: &RuleChain, policies: usize, protocol: Protocol) -> Result<()> {
+    fn check_steps(&self, chain: &RuleChain, policies: usize, protocol: Protocol) -> Result<()> {
         ensure!(
-            body.rest.len() == policies && body.merged == MergedUnion::default(),
-            "the policies are not asked one by one"
+            chain.rest.len() == policies && chain.merged == MergedUnion::default(),
+            "the policies are not evaluated one by one"
         );
-        let (last, others) = body.rest.split_last().context("no policies")?;
+        let (last, others) = chain.rest.split_last().context("no policies")?;
         for step in others {
-            let is_about_it = self.matches(step, protocol)?;
-            ensure!(!is_about_it, "a policy before the last allows the traffic");
+            let matches = self.matches(step, protocol)?;
+            ensure!(!matches, "a policy before the last allows the traffic");
         }
         let is_allowed = last.action == Action::Accept && self.matches(last, protocol)?;
         ensure!(is_allowed, "the last policy does not allow the traffic");
@@ -183,15 +183,15 @@ pub(super) struct Begun {
     pub(super) closed: u64,
 }
 
-/// The chains that judge the traffic of a family.
+/// The rule chains of the traffic of a family.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
-    directions: Vec<Judges>,
+    directions: Vec<DirectionChains>,
 }
 
-/// The chains that judge it in one direction.
+/// The rule chains of one direction.
 #[derive(Clone, Debug)]
-struct Judges {
+struct DirectionChains {
     direction: Direction,
     /// The Admin tier.
     admin: String,
@@ -204,8 +204,8 @@ struct Judges {
 impl Path {
     /// The chains of a plan that was checked.
     pub(super) fn of(plan: &Plan, load: Load, family: Family) -> Result<Path> {
-        let judges = |direction| -> Result<Judges> {
-            let RuleChainId(id) = body_id(plan, family, direction)?;
+        let chains = |direction| -> Result<DirectionChains> {
+            let RuleChainId(id) = chain_id(plan, family, direction)?;
             let word = match (direction, family) {
                 (Direction::Egress, Family::V4) => "egress4",
                 (Direction::Egress, Family::V6) => "egress6",
@@ -213,14 +213,14 @@ impl Path {
                 (Direction::Ingress, Family::V6) => "ingress6",
             };
             let policies = load.policies_of(ends(direction).0);
-            Ok(Judges {
+            Ok(DirectionChains {
                 direction,
                 admin: format!("{word}-{id}"),
                 policies: format!("{word}-{id}-1"),
                 before: (policies <= MERGE_OVER).then(|| policies.saturating_sub(1)),
             })
         };
-        let directions = Direction::BOTH.map(judges);
+        let directions = Direction::BOTH.map(chains);
         Ok(Path {
             directions: directions.into_iter().collect::<Result<_>>()?,
         })
@@ -228,16 +228,16 @@ impl Path {
 
     /// Ensures that every flow was counted once by the rule that allows it, and by no other.
     pub(super) fn check(&self, counts: &[RuleCount], begun: Begun) -> Result<()> {
-        for judges in &self.directions {
-            judges.check(counts, begun).with_context(|| {
-                format!("{:?} is not allowed by the last rule", judges.direction)
+        for chains in &self.directions {
+            chains.check(counts, begun).with_context(|| {
+                format!("{:?} is not allowed by the last rule", chains.direction)
             })?;
         }
         Ok(())
     }
 }
 
-impl Judges {
+impl DirectionChains {
     fn check(&self, counts: &[RuleCount], begun: Begun) -> Result<()> {
         let admin = counted(counts, &self.admin);
         ensure!(

@@ -26,7 +26,7 @@ pub(crate) struct DataplaneReport {
     pub(super) runs: usize,
     pub(super) slices: usize,
     /// How many flows the rules that should allow them have counted.
-    pub(super) judged: u64,
+    pub(super) checked: u64,
     /// The least of all runs.
     pub(super) charged: f64,
     pub(super) traffic: Vec<Costs>,
@@ -190,8 +190,8 @@ impl DataplaneReport {
             }
         }
         ensure!(
-            self.runs == 0 || (self.slices > 0 && self.judged > 0),
-            "no flow was judged"
+            self.runs == 0 || (self.slices > 0 && self.checked > 0),
+            "no flow was checked"
         );
         let loads = self
             .loads
@@ -211,7 +211,7 @@ impl DataplaneReport {
 }
 
 /// The bar, and whether a figure meets it.
-fn judged(value: f64, bar: Option<f64>, digits: usize) -> String {
+fn against_bar(value: f64, bar: Option<f64>, digits: usize) -> String {
     match bar {
         Some(bar) if value <= bar => format!("<= {bar:.digits$}  met"),
         Some(bar) => format!("<= {bar:.digits$}  MISSED"),
@@ -259,7 +259,7 @@ impl fmt::Display for DataplaneReport {
                 f,
                 "{} flows through policies, each counted once by the last rule of each direction and by \
                  no other",
-                self.judged
+                self.checked
             )?;
         }
         for costs in &self.traffic {
@@ -274,7 +274,7 @@ impl fmt::Display for DataplaneReport {
                     cost.nanoseconds,
                     cost.to_forwarding.to_string(),
                     cost.to_conntrack.to_string(),
-                    judged(cost.to_conntrack.median, cost.bar, 2)
+                    against_bar(cost.to_conntrack.median, cost.bar, 2)
                 )?;
             }
         }
@@ -287,7 +287,7 @@ impl fmt::Display for DataplaneReport {
                 "  {:<48}{:<24}{}",
                 flat.measure.to_string(),
                 flat.ratio.to_string(),
-                judged(flat.ratio.median, flat.bar, 2)
+                against_bar(flat.ratio.median, flat.bar, 2)
             )?;
         }
         for load in &self.loads {
@@ -336,7 +336,7 @@ fn show_changes(changes: &[ChangeReport], f: &mut fmt::Formatter<'_>) -> fmt::Re
             micros(kernel_seconds),
             micros(encode_seconds),
             micros(wall_seconds),
-            judged(micros(kernel_seconds), change.bar_seconds.map(micros), 0)
+            against_bar(micros(kernel_seconds), change.bar_seconds.map(micros), 0)
         )?;
     }
     Ok(())
@@ -380,7 +380,7 @@ fn show_load(load: &LoadReport, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             kernel_seconds * 1e3,
             encode_seconds * 1e3,
             wall_seconds * 1e3,
-            judged(kernel_seconds * 1e3, bar, 0)
+            against_bar(kernel_seconds * 1e3, bar, 0)
         )?;
     }
     Ok(())

@@ -113,15 +113,15 @@ fn live(same: Same, share_from: usize) -> Result<IncrementalPlanner> {
     let mut live = IncrementalPlanner::sharing(NODE, HashKey::new(1, 2), MERGE_OVER, share_from);
     for number in 0..same.policies {
         let app = format!("db-{number}");
-        tell(&mut live, &pod(&app, NODE, (2, number)))?;
-        tell(&mut live, &policy(number))?;
+        apply(&mut live, &pod(&app, NODE, (2, number)))?;
+        apply(&mut live, &policy(number))?;
     }
     for number in 0..same.pods {
         let mut peer = pod(&format!("peer-{number}"), "elsewhere", (1, number));
         if let Some(labels) = peer.pointer_mut("/metadata/labels") {
             *labels = json!({"app": "web"});
         }
-        tell(&mut live, &peer)?;
+        apply(&mut live, &peer)?;
     }
     drop(live.commit());
     let counts = live.counts();
@@ -133,7 +133,7 @@ fn live(same: Same, share_from: usize) -> Result<IncrementalPlanner> {
     Ok(live)
 }
 
-fn tell(live: &mut IncrementalPlanner, object: &Value) -> Result<()> {
+fn apply(live: &mut IncrementalPlanner, object: &Value) -> Result<()> {
     let sources = [Source::new("object.json", object.to_string().into_bytes())];
     let manifests = read(&sources, Options::default(), &|_| {});
     let object = manifests.objects.first().context("an object is missing")?;
@@ -150,7 +150,7 @@ fn pod(name: &str, node: &str, (network, number): (u8, usize)) -> Value {
         "status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}})
 }
 
-/// A policy of its own subject, whose peers are those of all others, in its own words.
+/// A policy with a subject of its own, whose peers are those of all others by another selector.
 fn policy(number: usize) -> Value {
     let from = json!({"podSelector": {"matchExpressions": [
         {"key": "app", "operator": "In", "values": ["web", format!("other-{number}")]}]}});

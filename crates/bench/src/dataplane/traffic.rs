@@ -146,7 +146,7 @@ pub(super) fn percentile(mut samples: Vec<f64>, percent: usize) -> f64 {
 
 fn slice(variant: &mut Variant, measure: Measure) -> Result<Slice> {
     // Whatever connections others have left would slow this down.
-    variant.forget()?;
+    variant.delete_connections()?;
     let slice = match measure {
         Measure::Established(family) => {
             let slice = established(variant.ends(family))?;

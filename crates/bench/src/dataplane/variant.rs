@@ -63,7 +63,7 @@ pub(super) struct Variant {
     // The table is its socket's.
     kernel: Kernel,
     world: LabNetwork,
-    /// The chains that judge the traffic, for each family; none: they are not those of this benchmark.
+    /// The rule chains of the traffic, for each family; empty for rules of another benchmark.
     paths: Option<[Path; 2]>,
     begun: [Begun; 2],
 }
@@ -111,8 +111,8 @@ impl Variant {
         Ok(variant)
     }
 
-    /// Says which chains judge the traffic of each family. From then on their counters are checked.
-    pub(super) fn judged_by(mut self, paths: [Path; 2]) -> Result<Variant> {
+    /// Sets the rule chains of the traffic of each family. From then on their counters are checked.
+    pub(super) fn checked_by(mut self, paths: [Path; 2]) -> Result<Variant> {
         self.paths = Some(paths);
         self.check_counters()?;
         Ok(self)
@@ -134,8 +134,8 @@ impl Variant {
         self.check_counters()
     }
 
-    /// Every flow was allowed by the last rule of each direction, and none by the others; packets of a
-    /// flow that was judged before passed without being judged.
+    /// Every flow was allowed by the last rule of each direction, and none by the others; later packets of
+    /// a flow pass without evaluation.
     fn check_counters(&mut self) -> Result<u64> {
         let Some(paths) = &self.paths else {
             return Ok(0);
@@ -187,7 +187,7 @@ impl Variant {
     }
 
     /// Forgets all connections.
-    pub(super) fn forget(&mut self) -> Result<()> {
+    pub(super) fn delete_connections(&mut self) -> Result<()> {
         Ok(self.conntrack.flush()?)
     }
 
@@ -225,8 +225,8 @@ impl Ends {
             let receiver = UdpSocket::bind(server)?;
             receiver.set_read_timeout(Some(PATIENCE))?;
             let listener = stream(family)?;
-            // Its connections take these from it. They are reset once both sides have said all: one
-            // that waits for stray packets would be in the way of later ones.
+            // Its connections inherit these. They are reset when both sides have finished: a socket in
+            // TIME_WAIT would delay later ones.
             listener.set_linger(Some(Duration::ZERO))?;
             listener.set_read_timeout(Some(PATIENCE))?;
             listener.bind(&server.into())?;
@@ -291,7 +291,7 @@ pub(super) fn empty_node() -> Result<LabNetwork> {
     Ok(LabNetwork::build(&topology, &|_| {})?)
 }
 
-/// A node without pods, and its kernel, which was asked what it can do.
+/// A node without pods, and its kernel, probed for its features.
 pub(super) fn empty_kernel() -> Result<(LabNetwork, Kernel)> {
     let world = empty_node()?;
     let kernel = world.in_node(0, || -> Result<Kernel> {
@@ -309,7 +309,7 @@ pub(super) fn node_spec() -> NodeSpec {
     }
 }
 
-/// The least that makes the kernel track connections: a rule that asks for their state, in a chain
+/// The least that makes the kernel track connections: a rule that matches their state, in a chain
 /// that no packet enters.
 fn tracking() -> Ruleset {
     let rule = Rule {

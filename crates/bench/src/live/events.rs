@@ -1,4 +1,4 @@
-//! Events of every sort, made of objects of the cluster.
+//! Events of every kind, made of objects of the cluster.
 
 #![allow(
     clippy::indexing_slicing,
@@ -15,7 +15,7 @@ use palisade_core::incremental::IncrementalPlanner;
 use palisade_core::plan::PlanChange;
 use serde_json::{Value, json};
 
-use super::report::{Sort, Times};
+use super::report::{EventKind, Times};
 use palisade_generate::Rng;
 
 /// How many pods, namespaces and policies are kept to make events of.
@@ -50,7 +50,7 @@ impl Sample {
     }
 
     /// Keeps an object, if it is one of those that are kept. Policies come behind pods, so that it is
-    /// known which of them are about local ones.
+    /// known which of them select local pods.
     pub(super) fn consider(&mut self, object: &Value) {
         self.n_seen += 1;
         let list = match object["kind"].as_str().unwrap_or_default() {
@@ -80,7 +80,7 @@ impl Sample {
         let length = of(self).len() as u64;
         let at = self.rng.below(length.max(1)) as usize;
         let found = of(self).get(at).cloned();
-        found.context("the cluster has no object of a sort that events are made of")
+        found.context("the cluster lacks a kind of object that events are made of")
     }
 }
 
@@ -96,19 +96,19 @@ fn selects(policy: &Value, pod: &Value) -> bool {
         && labels.all(|(key, value)| pod["metadata"]["labels"][key] == *value)
 }
 
-/// Measures all sorts.
+/// Measures all kinds of events.
 pub(super) fn measure(
     live: &mut IncrementalPlanner,
     sample: &mut Sample,
     n: u64,
     only: Option<&str>,
-) -> Result<Vec<Sort>> {
+) -> Result<Vec<EventKind>> {
     let n = n as usize;
     let policies = n.min(1_000);
-    let mut sorts = Vec::new();
+    let mut kinds = Vec::new();
     let mut run = |live: &mut IncrementalPlanner, name, batch, list: Vec<Value>| -> Result<()> {
         if only.is_none_or(|words| str::contains(name, words)) {
-            sorts.push(timed(live, name, batch, &list)?);
+            kinds.push(timed(live, name, batch, &list)?);
         }
         Ok(())
     };
@@ -118,7 +118,7 @@ pub(super) fn measure(
             .collect::<Result<Vec<Value>>>()
     };
     let same = make(sample, n, |sample, _| sample.any(|it| &it.pods))?;
-    // Whatever was sampled may have been changed by nobody yet.
+    // The sampled objects must be unchanged here.
     run(live, "pod, status only", 100, same)?;
     let moved = make(sample, n, moved_pod)?;
     run(live, "pod, another address", 100, moved)?;
@@ -172,7 +172,7 @@ pub(super) fn measure(
         1,
         make(sample, policies, other_admin)?,
     )?;
-    Ok(sorts)
+    Ok(kinds)
 }
 
 fn timed(
@@ -180,7 +180,7 @@ fn timed(
     name: &'static str,
     batch: usize,
     events: &[Value],
-) -> Result<Sort> {
+) -> Result<EventKind> {
     let sources = [Source::new("events.json", serde_json::to_vec(events)?)];
     let manifests = read(&sources, Options::default(), &|_| {});
     // Alone, what other programs do in between would count; the clock of the thread is slower. In a
@@ -209,7 +209,7 @@ fn timed(
         let of_batch = sets.get(first..).unwrap_or_default();
         whole.extend(of_batch.iter().map(|set| set + share));
     }
-    Ok(Sort {
+    Ok(EventKind {
         name,
         events: sets.len(),
         batch,

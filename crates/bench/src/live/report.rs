@@ -1,4 +1,4 @@
-//! The figures of one run of the benchmark of upkeep.
+//! The figures of one run of the benchmark of incremental plans.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub struct LiveReport {
     pub(super) kept_bytes: u64,
     /// The commit after all objects have come.
     pub(super) first_commit_seconds: f64,
-    pub(super) sorts: Vec<Sort>,
+    pub(super) kinds: Vec<EventKind>,
 }
 
 /// How much there is.
@@ -33,7 +33,7 @@ pub(super) struct Counts {
     local_addresses: usize,
     local_classes: usize,
     groups: usize,
-    bodies: usize,
+    chains: usize,
 }
 
 impl From<palisade_core::incremental::Counts> for Counts {
@@ -47,15 +47,15 @@ impl From<palisade_core::incremental::Counts> for Counts {
             local_addresses: counts.local_addresses,
             local_classes: counts.local_classes,
             groups: counts.groups,
-            bodies: counts.chains,
+            chains: counts.chains,
         }
     }
 }
 
-/// What events of one sort took, in nanoseconds.
+/// What events of one kind took, in nanoseconds.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Sort {
+pub(super) struct EventKind {
     pub(super) name: &'static str,
     pub(super) events: usize,
     /// How many events a commit ends.
@@ -66,7 +66,7 @@ pub(super) struct Sort {
     pub(super) with_commit: Times,
     /// The commit of a batch.
     pub(super) commit: Times,
-    /// How many changes of members, bodies and pods an event made on average.
+    /// How many changes of members, rule chains and pods an event made on average.
     pub(super) changes: f64,
 }
 
@@ -114,11 +114,11 @@ impl fmt::Display for LiveReport {
         )?;
         writeln!(
             f,
-            "node {}: {} addresses, {} classes, {} bodies, {} groups with {} members",
+            "node {}: {} addresses, {} classes, {} rule chains, {} groups with {} members",
             self.node,
             counts.local_addresses,
             counts.local_classes,
-            counts.bodies,
+            counts.chains,
             counts.groups,
             self.members
         )?;
@@ -133,11 +133,11 @@ impl fmt::Display for LiveReport {
             "{:<34} {:>6}  {:^30}  {:^30}  {:>8}",
             "microseconds: p50, p99, max", "batch", "set", "set and share of the commit", "changes"
         )?;
-        for sort in &self.sorts {
+        for kind in &self.kinds {
             writeln!(
                 f,
                 "{:<34} {:>6}  {}  {}  {:>8.1}",
-                sort.name, sort.batch, sort.set, sort.with_commit, sort.changes
+                kind.name, kind.batch, kind.set, kind.with_commit, kind.changes
             )?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What each program says, read from its CSV into one form.
+//! The answers of each program, read from its CSV into one form.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::cluster::{Cluster, range};
 
-/// The protocols that both programs speak of.
+/// The protocols that both programs report.
 pub(super) const PROTOCOLS: [&str; 3] = ["tcp", "udp", "sctp"];
 
 /// Ports of each protocol, as ascending runs that do not meet.
@@ -92,7 +92,7 @@ pub(super) struct Answers {
 enum End {
     Pod(usize),
     Outside(u32, u32),
-    /// What the other program knows nothing of.
+    /// What the other program does not report.
     Ignored,
 }
 
@@ -139,7 +139,7 @@ impl Answers {
 
     fn add(&mut self, from: End, to: End, number: usize) {
         match (from, to) {
-            // What a pod does with itself is not asked.
+            // Flows of a pod to itself are not compared.
             (End::Pod(from), End::Pod(to)) if from != to => {
                 self.pairs.insert((from, to), number);
             }
@@ -184,7 +184,7 @@ fn run(text: &str) -> Option<(u16, u16)> {
 }
 
 /// `tcp/1-79 udp/* icmp`; what is not simply allowed has a mark, and protocols without ports are
-/// left out, since only we speak of them.
+/// left out, since only Palisade reports them.
 fn our_ports(text: &str) -> Option<Ports> {
     let mut ports = Ports::default();
     for word in text.split_whitespace() {

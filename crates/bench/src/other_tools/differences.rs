@@ -10,9 +10,9 @@ use super::cluster::Cluster;
 pub(super) enum Class {
     /// The specification lets an address block match pods; netpol-analyzer never does.
     BlockOfPods,
-    /// Addresses that are no other host's; palisade does not speak of them.
+    /// Addresses that are no other host's; palisade does not report them.
     NoHost,
-    /// Nobody knows.
+    /// Unexplained.
     Unexplained,
 }
 

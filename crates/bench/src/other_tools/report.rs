@@ -30,7 +30,7 @@ pub(crate) struct Round {
     pub(super) netpol_analyzer: Summary,
     /// The same pairs; absent as long as there is no such command.
     pub(super) palisade: Option<Summary>,
-    /// The same answer as blocks of groups, which is what people ask for.
+    /// The same answer as blocks of groups, which is what users need.
     pub(super) blocks: Option<Summary>,
     /// Pairs of pods, and pieces of the addresses outside for each pod and direction.
     pub(super) compared: u64,

@@ -5,7 +5,7 @@ use palisade_core::model::Cluster;
 use palisade_core::program::Program;
 
 /// What `palisade connectivity --summary` computes, on the threads of the pool that it is called in;
-/// and how many kinds of sources and of destinations policies tell apart.
+/// and how many classes of sources and of destinations policies distinguish.
 pub(crate) fn fold<'c>(
     cluster: &'c Cluster<'c>,
     program: &'c Program,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::report::{Point, Process, fold_name, megabytes};
 
-/// The cluster that the goals are about.
+/// The cluster of the goals.
 const TARGET: &str = "L";
 
 /// A goal, and what was measured of it.
@@ -36,7 +36,7 @@ impl fmt::Display for Goal {
     }
 }
 
-/// All goals, at the cluster that they are about or, without it, at the largest that was measured.
+/// All goals, at their cluster or, without it, at the largest that was measured.
 pub(super) fn goals(points: &[Point]) -> Vec<Goal> {
     let at = points.iter().find(|it| it.name == TARGET);
     let Some(at) = at.or_else(|| points.iter().max_by_key(|it| it.bytes)) else {
@@ -85,7 +85,7 @@ pub(super) fn goals(points: &[Point]) -> Vec<Goal> {
             "the whole cluster <= 4 of the bare parse on one thread",
             fold,
             |ratio| (format!("{ratio:.2} at {name}"), ratio <= 4.0),
-            "one thread was not asked for",
+            "not measured with one thread",
         ),
         goal(
             "G5",
@@ -122,10 +122,10 @@ fn goal<T>(
     id: &'static str,
     bar: &'static str,
     found: Option<T>,
-    judge: impl FnOnce(T) -> (String, bool),
+    compare: impl FnOnce(T) -> (String, bool),
     absent: &str,
 ) -> Goal {
-    let (measured, met) = match found.map(judge) {
+    let (measured, met) = match found.map(compare) {
         Some((measured, met)) => (measured, Some(met)),
         None => (absent.to_owned(), None),
     };

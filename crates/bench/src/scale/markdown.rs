@@ -7,7 +7,7 @@ use super::report::{Point, Process, ScaleReport, fold_name, megabytes};
 /// All tables, each under the name of its section.
 pub(crate) fn markdown(report: &ScaleReport) -> String {
     let mut text = String::new();
-    // Writing to a text cannot fail.
+    // Writing to a String cannot fail.
     let _ = writeln!(
         text,
         "Seed {}, quietest of {} runs.\n",

@@ -15,7 +15,7 @@ const BOTTOM: f64 = 452.0;
 /// pods as one of these.
 const LINE: [&str; 4] = ["S20", "R", "L", "X"];
 
-/// Colours that can be told apart on white and on black, and by people who see few colours.
+/// Colours that differ on white and on black, and for people who see few colours.
 const COLOURS: [&str; 7] = [
     "#7f7f7f", "#2a7de1", "#b8860b", "#d1495b", "#12915c", "#8a5cf0", "#e07a1f",
 ];
@@ -33,7 +33,7 @@ pub(super) fn plot(points: &[Point]) -> String {
     let x = Axis::over(places().map(|it| it.1), LEFT, RIGHT).with_margin();
     let y = Axis::over(places().map(|it| it.2), BOTTOM, TOP).at_powers();
     let mut svg = String::new();
-    // Writing to a text cannot fail.
+    // Writing to a String cannot fail.
     let _ = write!(
         svg,
         r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="title">

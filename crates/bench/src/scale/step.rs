@@ -1,5 +1,5 @@
-//! The parts of one measurement that run in processes of their own, so that none finds memory warm
-//! that another has left.
+//! The parts of one measurement that run in processes of their own, and none finds memory
+//! warm that another has used.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,8 +82,8 @@ pub(crate) struct Engine {
     pub(crate) keys: (usize, usize),
     /// Ordered pairs of pods with everything allowed, everything denied, and neither.
     pub(crate) pairs: [u64; 3],
-    /// A question for `palisade explain`.
-    pub(crate) question: Vec<String>,
+    /// A flow query for `palisade explain`.
+    pub(crate) query: Vec<String>,
 }
 
 /// What the whole-cluster answer took.
@@ -152,11 +152,11 @@ fn engine(file: &Path, seed: u64, n_flows: usize, threads: &[usize]) -> Result<E
     }
 
     let drawn = flows(cluster, &program, seed, n_flows);
-    ensure!(!drawn.is_empty(), "the cluster has no pods to ask about");
+    ensure!(!drawn.is_empty(), "the cluster has no pods for flows");
     let first = drawn
         .first()
         .map(|it| (it.source.identity, it.destination.identity));
-    let question = match first {
+    let query = match first {
         Some((Identity::Pod(a), Identity::Pod(b))) => {
             vec![cluster.pod_name(a), cluster.pod_name(b)]
         }
@@ -175,7 +175,7 @@ fn engine(file: &Path, seed: u64, n_flows: usize, threads: &[usize]) -> Result<E
         port_atoms: port_atoms as u64,
         keys,
         pairs: [pairs.allowed, pairs.denied, pairs.mixed],
-        question,
+        query,
     })
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct VerdictReport {
     pub(super) phases: Vec<Phases>,
 }
 
-/// How often a sort of cause settles a direction.
+/// How often a kind of reason decides a direction.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Share {

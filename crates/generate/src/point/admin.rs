@@ -10,13 +10,13 @@ use super::{AdminSet, Part, Plan};
 use crate::cluster::as_served;
 use crate::rng::Rng;
 
-/// The ports that rules speak of.
+/// The ports of rules.
 const PORTS: [u64; 10] = [80, 443, 8080, 8443, 3000, 5432, 6379, 9000, 9090, 53];
 
 /// Priorities go up to 1000.
 const N_PRIORITIES: u64 = 1_001;
 
-/// Hands on all cluster-wide policies.
+/// Passes on all cluster-wide policies.
 pub(super) fn each(plan: &Plan, population: &Population, take: Take<'_>) -> Result<()> {
     let mut rng = plan.rng(Part::AdminPolicies);
     for serial in 0..plan.admin_policies {

@@ -5,7 +5,7 @@ use super::Plan;
 /// A way to make a cluster expensive for its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adversary {
-    /// Every pod is named by a rule of its own, so that no two pods are alike.
+    /// Every pod is selected by a rule of its own: no two pods have one class.
     OwnClass,
     /// All NetworkPolicies select all pods of the only namespace.
     OneNamespace,
@@ -17,9 +17,9 @@ pub enum Adversary {
     PortRanges,
     /// Every rule has an address block with exceptions inside the pods' range.
     Blocks,
-    /// All selectors say what labels must not be.
+    /// All selectors are negative: `NotIn` and `DoesNotExist`.
     Negative,
-    /// Every rule selects namespaces in a way of its own.
+    /// Every rule selects another set of namespaces.
     NamespaceSelectors,
 }
 
@@ -50,10 +50,10 @@ impl Adversary {
         }
     }
 
-    /// What it does, for people.
+    /// A description of it for users.
     pub fn summary(self) -> &'static str {
         match self {
-            Adversary::OwnClass => "every pod is named by a rule of its own",
+            Adversary::OwnClass => "every pod is selected by a rule of its own",
             Adversary::OneNamespace => "10,000 policies select all 10,000 pods of one namespace",
             Adversary::PolicyPerPod => "every pod has a policy of its own",
             Adversary::OnePriority => "1,000 cluster-wide policies for all, at one priority",

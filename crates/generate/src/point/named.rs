@@ -1,4 +1,4 @@
-//! The clusters that measurements speak of by name.
+//! The clusters with names, which benchmarks use.
 
 use super::{AdminSet, Adversary, Plan};
 

@@ -10,13 +10,13 @@ use super::{Part, Plan};
 use crate::cluster::{App, as_served};
 use crate::rng::Rng;
 
-/// The ports that rules speak of.
+/// The ports of rules.
 const PORTS: [u64; 10] = [80, 443, 8080, 8443, 3000, 5432, 6379, 9000, 9090, 53];
 
 /// How many address blocks ordinary policies share.
 const N_BLOCKS: u64 = 300;
 
-/// Hands on all NetworkPolicies.
+/// Passes on all NetworkPolicies.
 pub(super) fn each(plan: &Plan, population: &Population, take: Take<'_>) -> Result<()> {
     let mut rng = plan.rng(Part::NetworkPolicies);
     let writer = Writer {
@@ -265,7 +265,7 @@ fn one_pod(pod: u64) -> Value {
     json!({"matchLabels": {"instance": instance(pod)}})
 }
 
-/// Nine of ten selectors are equalities; the others ask for the same application in other words.
+/// Nine of ten selectors are equalities; the others select the same application by expressions.
 fn one_app(rng: &mut Rng, app: &App) -> Value {
     match rng.below(100) {
         0..91 => json!({"matchLabels": {"app": app.name}}),
@@ -303,7 +303,7 @@ fn negative(rng: &mut Rng, app: Option<&App>) -> Value {
 fn blocks(rng: &mut Rng) -> Vec<Value> {
     (0..N_BLOCKS)
         .map(|index| {
-            // The index is in every one of them, so that no two are alike.
+            // The index is part of each block: no two are equal.
             let part = index % 256;
             match index % 10 {
                 0..=4 => {

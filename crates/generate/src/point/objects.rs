@@ -1,4 +1,4 @@
-//! Nodes, namespaces, pods and Services, each with all that a server prints of it.
+//! Nodes, namespaces, pods and Services, each with all fields that a server prints.
 
 use std::net::Ipv4Addr;
 
@@ -15,10 +15,10 @@ use crate::{namespace, node, pod};
 /// How many percent of the pods have a second container.
 const SIDECAR_PERCENT: u64 = 30;
 
-/// Takes one object after the other.
+/// Receives one object after the other.
 pub(super) type Take<'t> = &'t mut dyn FnMut(Value) -> Result<()>;
 
-/// The objects that policies speak of.
+/// Writes the objects that policies select.
 pub(super) struct Objects<'p> {
     plan: &'p Plan,
     population: &'p Population,

@@ -58,7 +58,7 @@ pub fn write(plan: &Plan, format: Format, out: &mut dyn Write) -> Result<Written
     })
 }
 
-/// Counts what it hands on.
+/// Counts the bytes that it passes to the writer below.
 struct Counted<'o> {
     out: &'o mut dyn Write,
     bytes: u64,

@@ -1,4 +1,4 @@
-//! Who lives where: a few bytes for each namespace and each application, none for pods.
+//! The applications and pods of namespaces: a few bytes for each namespace and application, none for pods.
 
 use super::{Part, Plan};
 use crate::cluster::{App, Home};
@@ -15,13 +15,13 @@ const TIERS: [&str; 3] = ["frontend", "backend", "data"];
 /// The ports that applications listen on.
 const PORTS: [u64; 6] = [8080, 8443, 3000, 5432, 6379, 9000];
 
-/// The namespace of the name servers, if there are enough namespaces.
+/// The namespace of the DNS servers, if there are enough namespaces.
 pub(super) const SYSTEM: &str = "kube-system";
 
-/// The namespace that asks all pods for metrics, if there are enough namespaces.
+/// The namespace of Prometheus, which scrapes all pods, if there are enough namespaces.
 pub(super) const MONITORING: &str = "monitoring";
 
-/// The application that answers for names, the first of its namespace.
+/// The application of the DNS servers, the first of its namespace.
 pub(super) const NAME_SERVER: &str = "kube-dns";
 
 /// An application; the numbers are places in the lists above.
@@ -116,7 +116,7 @@ impl Population {
         self.workloads.get(of_namespace).unwrap_or_default()
     }
 
-    /// An application with all its words; `index` is its place in its namespace.
+    /// An application with all its names; `index` is its place in its namespace.
     pub(super) fn app(&self, home: &Home, index: usize, workload: &Workload) -> App {
         let component = word(&COMPONENTS, workload.component);
         let name = if home.name == SYSTEM && index == 0 {

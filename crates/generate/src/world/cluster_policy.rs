@@ -6,7 +6,7 @@ use super::{N_NAMES, Population, name};
 use crate::rng::Rng;
 use crate::selector;
 
-/// The words that a kind of policy has for things.
+/// The field names of a kind of policy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     /// ClusterNetworkPolicy.

@@ -7,7 +7,7 @@ use crate::cluster::App;
 use crate::rng::Rng;
 use crate::selector;
 
-/// The ports that most rules speak of.
+/// The ports of most rules.
 const PORTS: [u64; 9] = [80, 443, 8080, 8443, 3000, 5432, 6379, 9000, 9090];
 
 /// How many address blocks the policies share.

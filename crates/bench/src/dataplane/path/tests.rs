@@ -16,7 +16,7 @@ use palisade_nft::load::RuleCount;
 use super::super::cluster::{
     CLIENT, Load, PORT, SERVER, Stack, node_plan, pod_address, unmerged_plan,
 };
-use super::{Begun, Path, body_id, check};
+use super::{Begun, Path, chain_id, check};
 
 fn load(policies: usize) -> Load {
     Load {
@@ -51,10 +51,10 @@ fn the_traffic_is_allowed_by_the_last_policy_at_every_size() {
     unmerged_plan(load(490)).unwrap();
 }
 
-/// Changes what the server faces on the way in.
+/// Changes the server's rule chain for ingress.
 fn changed(plan: &Plan, change: impl FnOnce(&mut RuleChain)) -> Plan {
     let mut plan = plan.clone();
-    let id = body_id(&plan, Family::V4, Direction::Ingress).unwrap();
+    let id = chain_id(&plan, Family::V4, Direction::Ingress).unwrap();
     change(Arc::make_mut(plan.chains.get_mut(&id).unwrap()));
     plan
 }
@@ -62,29 +62,29 @@ fn changed(plan: &Plan, change: impl FnOnce(&mut RuleChain)) -> Plan {
 #[track_caller]
 fn refused(plan: &Plan, load: Load, why: &str) {
     let error = check(plan, load, MERGE_OVER).unwrap_err();
-    let told = format!("{error:#}");
-    assert!(told.contains(why), "{told}");
+    let message = format!("{error:#}");
+    assert!(message.contains(why), "{message}");
 }
 
 #[test]
 fn plans_that_allow_it_elsewhere_are_refused() {
     let load = load(10);
     let plan = node_plan(load).unwrap();
-    let early = changed(&plan, |body| body.rest.reverse());
+    let early = changed(&plan, |chain| chain.rest.reverse());
     refused(&early, load, "a policy before the last allows the traffic");
-    let closed = changed(&plan, |body| {
-        Arc::make_mut(body.rest.last_mut().unwrap()).action = Action::Deny;
+    let closed = changed(&plan, |chain| {
+        Arc::make_mut(chain.rest.last_mut().unwrap()).action = Action::Deny;
     });
     refused(&closed, load, "the last policy does not allow the traffic");
-    let fewer = changed(&plan, |body| drop(body.rest.remove(0)));
-    refused(&fewer, load, "not asked one by one");
-    let plain = changed(&plan, |body| drop(body.admin.pop()));
+    let fewer = changed(&plan, |chain| drop(chain.rest.remove(0)));
+    refused(&fewer, load, "not evaluated one by one");
+    let plain = changed(&plan, |chain| drop(chain.admin.pop()));
     refused(&plain, load, "the tiers around");
-    let wide = changed(&plan, |body| {
-        let step = Arc::make_mut(&mut body.admin[0]);
+    let wide = changed(&plan, |chain| {
+        let step = Arc::make_mut(&mut chain.admin[0]);
         (step.ports, step.peers) = (None, None);
     });
-    refused(&wide, load, "the Admin tier is about the traffic");
+    refused(&wide, load, "the Admin tier matches the traffic");
     let mut absent = plan.clone();
     absent.pods.remove(&pod_address(7, Family::V6)).unwrap();
     refused(&absent, load, "499 addresses of pods");
@@ -95,20 +95,20 @@ fn merged_plans_that_do_not_allow_it_are_refused() {
     let load = load(2_510);
     let plan = node_plan(load).unwrap();
     let key = PortBlock::single(Protocol::Udp, PORT);
-    let closed = changed(&plan, |body| {
-        let group = body.merged.of_ports.remove(&key).unwrap();
+    let closed = changed(&plan, |chain| {
+        let group = chain.merged.of_ports.remove(&key).unwrap();
         let other = PortBlock::single(Protocol::Udp, 1);
-        body.merged.of_ports.insert(other, group);
+        chain.merged.of_ports.insert(other, group);
     });
-    refused(&closed, load, "no policy is about the port of the traffic");
-    let others = changed(&plan, |body| {
-        let (_, other) = body.merged.of_ports.last_key_value().unwrap();
+    refused(&closed, load, "no policy matches the port of the traffic");
+    let others = changed(&plan, |chain| {
+        let (_, other) = chain.merged.of_ports.last_key_value().unwrap();
         let other = *other;
-        body.merged.of_ports.insert(key, other);
+        chain.merged.of_ports.insert(key, other);
     });
-    refused(&others, load, "not for its other end");
-    let open = changed(&plan, |body| {
-        body.merged.open[0].insert(key);
+    refused(&others, load, "does not match its peer");
+    let open = changed(&plan, |chain| {
+        chain.merged.open[0].insert(key);
     });
     refused(&open, load, "not all merged");
 }
@@ -154,7 +154,7 @@ fn counts_of_other_rules_are_refused() {
     ] {
         let plan = node_plan(load(policies)).unwrap();
         let path = Path::of(&plan, load(policies), Family::V4).unwrap();
-        let RuleChainId(id) = body_id(&plan, Family::V4, Direction::Ingress).unwrap();
+        let RuleChainId(id) = chain_id(&plan, Family::V4, Direction::Ingress).unwrap();
         let server = path.directions.iter();
         let server = server.filter(|it| it.direction == Direction::Ingress);
         let [server] = server.collect::<Vec<_>>()[..] else {

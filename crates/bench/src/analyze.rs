@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::compare::{Programs, progress};
 use crate::measure::{Output, Run, measure, measure_on};
 use crate::produce::named;
-use crate::scale::knows;
+use crate::scale::has_command;
 
 /// What was typed.
 #[derive(Debug, Args)]
@@ -26,9 +26,9 @@ a new one before all others, which denies everyone a port of everyone. Each is c
 was, both as lists of all objects.
 
 Examples:
-  palisade-bench judge
-  palisade-bench judge --point S20 --runs 3")]
-pub(crate) struct JudgeArgs {
+  palisade-bench analyze
+  palisade-bench analyze --point S20 --runs 3")]
+pub(crate) struct AnalyzeArgs {
     /// The cluster, by name as in `palisade-bench generate`
     #[arg(long, default_value = "L")]
     point: String,
@@ -55,7 +55,7 @@ pub(crate) struct JudgeArgs {
 /// What was measured.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct JudgeReport {
+pub(crate) struct AnalyzeReport {
     point: String,
     runs: u32,
     threads: usize,
@@ -80,7 +80,7 @@ fn quietest(runs: &[Run]) -> f64 {
     walls.fold(f64::INFINITY, f64::min)
 }
 
-impl fmt::Display for JudgeReport {
+impl fmt::Display for AnalyzeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bare = quietest(&self.bare);
         writeln!(
@@ -107,7 +107,7 @@ impl fmt::Display for JudgeReport {
 }
 
 /// Writes the clusters and measures.
-pub(crate) fn judge(args: &JudgeArgs) -> Result<JudgeReport> {
+pub(crate) fn analyze(args: &AnalyzeArgs) -> Result<AnalyzeReport> {
     let temporary = match &args.dir {
         Some(dir) => tempfile::tempdir_in(dir),
         None => tempfile::tempdir(),
@@ -130,7 +130,7 @@ pub(crate) fn judge(args: &JudgeArgs) -> Result<JudgeReport> {
         Measured::new("diff, one cluster-wide policy", 2, 8.0),
     ];
     let mut commands = vec![diff(&one), diff(&wide)];
-    if knows(&programs.palisade, "lint") {
+    if has_command(&programs.palisade, "lint") {
         measured.push(Measured::new("lint", 1, 4.0));
         let mut lint: Vec<OsString> = vec!["lint".into(), "-f".into(), old.clone().into()];
         lint.extend(["--exit-zero", "-o", "json"].map(Into::into));
@@ -148,7 +148,7 @@ pub(crate) fn judge(args: &JudgeArgs) -> Result<JudgeReport> {
             measured.runs.push(run);
         }
     }
-    Ok(JudgeReport {
+    Ok(AnalyzeReport {
         point: args.point.clone(),
         runs: args.runs,
         threads: args.threads,
@@ -212,14 +212,14 @@ fn write(plan: &Plan, dir: &Path) -> Result<[PathBuf; 3]> {
         List::new(dir, "one.json")?,
         List::new(dir, "wide.json")?,
     ];
-    let meant = plan.network_policies / 2;
+    let middle = plan.network_policies / 2;
     let mut n_policies = 0;
     each_object(plan, &mut |object| {
         let bytes = serde_json::to_vec(object)?;
         let mut changed = None;
         if object.get("kind").and_then(Value::as_str) == Some("NetworkPolicy") {
             n_policies += 1;
-            if n_policies == meant.max(1) {
+            if n_policies == middle.max(1) {
                 changed = Some(serde_json::to_vec(&opened(object))?);
             }
         }
