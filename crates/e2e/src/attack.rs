@@ -5,7 +5,7 @@
 //! looked at.
 
 pub mod agents;
-pub mod gone;
+pub mod deleted;
 pub mod ground;
 pub mod load;
 pub mod objects;
@@ -61,7 +61,7 @@ impl Attack {
             Attack::Ranges => written::many_ranges,
             Attack::Senders => sent::senders,
             Attack::Routers => sent::routers,
-            Attack::Namespace => gone::namespace,
+            Attack::Namespace => deleted::namespace,
             Attack::Load => load::load,
         }
     }
@@ -129,7 +129,7 @@ impl Findings {
     /// Something that is worth a line.
     pub fn note(&mut self, words: impl Into<String>) {
         let words = words.into();
-        // Who waits sees how far it is; with standard error closed there is no one.
+        // Progress; it does not matter if standard error is closed.
         let _ = writeln!(std::io::stderr(), "  {words}");
         self.notes.push(words);
     }
@@ -162,7 +162,7 @@ impl fmt::Display for Outcome {
         }
         writeln!(
             f,
-            "  {probes} flows tried; {} of {} denied packets leaked, {} of {} allowed packets lost ({} at a full socket of ours)",
+            "  {probes} flows tried; {} of {} denied packets leaked, {} of {} allowed packets lost ({} at a full socket of this program)",
             self.denied.arrived,
             self.denied.sent,
             self.allowed.lost(),
@@ -183,12 +183,12 @@ impl fmt::Display for Outcome {
         write!(
             f,
             "  of {} probes of health {} were not ready, {} not healthy, {} without an answer{}",
-            self.health.asked,
+            self.health.requests,
             self.health.unready,
             self.health.unhealthy,
             self.health.silent,
             self.health
-                .said
+                .failures
                 .first()
                 .map_or_else(String::new, |it| format!(" ({it})"))
         )
@@ -250,7 +250,7 @@ pub fn run(args: &AttackArgs) -> Result<Report> {
         false => args.attacks.as_slice(),
     };
     for attack in attacks {
-        // Who waits sees how far it is.
+        // Progress.
         let _ = writeln!(std::io::stderr(), "{}", attack.name());
         let outcome = tried(&ground, *attack, args)?;
         let _ = writeln!(std::io::stderr(), "{outcome}");

@@ -1,6 +1,6 @@
 //! Palisade on a whole cluster of the testbed: installed by our manifests, real kubelets and pods, real packets.
 //!
-//! Policies change at random and packets of real pods must do what `explain` says of the live cluster; agents are replaced while
+//! Policies change at random and packets of real pods must match the verdicts of `explain` for the live cluster; agents are replaced while
 //! packets flow; the API server goes away; and when everything is uninstalled nothing is left.
 
 pub mod campaign;
@@ -85,7 +85,7 @@ impl E2eCluster {
         Ok(whole)
     }
 
-    /// Says at each Node which addresses its pods have, as a controller does in most clusters: agents close what is not known of them.
+    /// Sets `spec.podCIDRs` of each Node, as a controller does in most clusters: agents close unknown addresses of them.
     fn give_blocks(&self, nodes: u8) -> Result<()> {
         for number in 1..=nodes {
             let block = format!("10.200.{number}.0/24");
@@ -96,7 +96,7 @@ impl E2eCluster {
         Ok(())
     }
 
-    /// Removes everything that was installed, as the documentation says.
+    /// Removes the installation as the documentation shows.
     pub fn uninstall(&self) -> Result<()> {
         for file in ["palisade.yaml", "crds/palisade.yaml"] {
             let path = self.deploy.join(file);
@@ -113,12 +113,12 @@ impl E2eCluster {
         Ok(())
     }
 
-    /// Has every node forget its policies, by the script for that.
+    /// Removes the table of every node with the script for that.
     pub fn clean_up(&self) -> Result<String> {
         answer(&mut self.at_hand(&self.deploy.join("cleanup"))?, None)
     }
 
-    /// Types what a page shows into a shell of somebody who may do everything, and compares the answers.
+    /// Types the commands of a page into a shell of a cluster admin, and compares the output.
     pub fn replay(&self, shown: &[Shown]) -> Result<()> {
         let mut shell = self.at_hand(Path::new("bash"))?;
         let root = self.deploy.join("..");
@@ -249,11 +249,11 @@ fn answer(command: &mut Command, input: Option<&str>) -> Result<String> {
         std::thread::spawn(move || stdin.write_all(input.as_bytes()));
     }
     let output = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     let is_answer = match command.get_args().any(|it| it == "explain") {
         true => output.status.code() != Some(2) && output.status.code().is_some(),
         false => output.status.success(),
     };
-    ensure!(is_answer, "{command:?}: {}", said.trim());
+    ensure!(is_answer, "{command:?}: {}", stderr.trim());
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

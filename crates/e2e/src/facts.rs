@@ -44,9 +44,9 @@ pub fn facts(args: &FactsArgs) -> Result<bool> {
                 is_bypassed: plugin == Plugin::Bridge && !shown,
             };
             show_bridged(&whole, shown)?;
-            for ask in [bridged::bridged, hairpin::hairpin, own_node::own_node] {
+            for measure in [bridged::bridged, hairpin::hairpin, own_node::own_node] {
                 let mut findings = Findings::default();
-                ask(&whole, &place, &mut findings)?;
+                measure(&whole, &place, &mut findings)?;
                 holds &= findings.differs.is_empty();
                 writeln!(std::io::stdout(), "{findings}")?;
             }
@@ -55,7 +55,7 @@ pub fn facts(args: &FactsArgs) -> Result<bool> {
     Ok(holds)
 }
 
-/// Where something is asked.
+/// Where facts are measured.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// In words.

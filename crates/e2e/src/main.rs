@@ -26,7 +26,7 @@ enum Command {
     Attack(AttackArgs),
     /// Install in a whole cluster of the testbed and compare packets of pods with `explain`, while everything changes
     Whole(WholeArgs),
-    /// An agent at a real API server full of objects: start, memory, cost of events, time until the kernel knows
+    /// An agent at a real API server full of objects: start, memory, cost of events, time until the kernel has it
     Served(ServedArgs),
     /// Send packets that are read from standard input, as a program in a container could
     #[command(hide = true)]

@@ -1,7 +1,7 @@
 //! One agent at a real API server full of objects: how long it takes to start, what it keeps, what events cost it, and how
 //! long it takes until what was written is in the kernel.
 //!
-//! There are no kubelets: pods are what is written. Server, agent and whoever writes share one network namespace that has
+//! There are no kubelets: pods are what is written. Server, agent and writer share one network namespace that has
 //! no way out.
 
 mod churn;
@@ -21,7 +21,7 @@ use palisade_testbed::{Api, Options};
 use self::churn::churn;
 use self::fill::fill;
 use self::process::Agent;
-use self::programming::{Sort, programmed};
+use self::programming::{WrittenKind, programmed};
 pub use self::report::ServedReport;
 use crate::writer::Writer;
 use palisade_generate::point::NODE;
@@ -55,7 +55,7 @@ pub struct ServedArgs {
     /// So often the time until something is in the kernel is measured anew
     #[arg(long, default_value_t = 1)]
     pub runs: usize,
-    /// So many objects of each sort are written in a run
+    /// How many objects of each kind a run writes
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     pub writes: u64,
     /// The seed of the cluster and of what is written
@@ -107,10 +107,10 @@ pub fn served(args: &ServedArgs) -> Result<ServedReport> {
     let started = agent.settled()?;
     let mut report = ServedReport::new(&plan, &filled, bare, started);
     for run in 0..args.runs {
-        for sort in Sort::ALL {
+        for kind in WrittenKind::ALL {
             let seed = args.seed.wrapping_add(run as u64);
-            let times = runtime.block_on(programmed(&writer, &filled, sort, args.writes, seed))?;
-            report.programmed(run, sort, &times);
+            let times = runtime.block_on(programmed(&writer, &filled, kind, args.writes, seed))?;
+            report.programmed(run, kind, &times);
         }
     }
     if args.seconds > 0 {
@@ -122,7 +122,7 @@ pub fn served(args: &ServedArgs) -> Result<ServedReport> {
     Ok(report)
 }
 
-/// Tells the server of the kinds that policies of the cluster have.
+/// Installs the CRDs of the cluster's policies at the server.
 fn define_kinds(api: &Api, palisade: &Path) -> Result<()> {
     let crds = Command::new(palisade)
         .arg("crds")
@@ -141,8 +141,12 @@ fn define_kinds(api: &Api, palisade: &Path) -> Result<()> {
         &["wait", "--for=condition=Established", "--timeout=60s", "-f"],
     ] {
         let done = api.kubectl().args(words).arg(&file).output()?;
-        let said = String::from_utf8_lossy(&done.stderr);
-        ensure!(done.status.success(), "kubectl {}: {said}", words.join(" "));
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        ensure!(
+            done.status.success(),
+            "kubectl {}: {stderr}",
+            words.join(" ")
+        );
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// For whoever a kubeconfig is of.
+    /// With the user of a kubeconfig.
     pub async fn new(kubeconfig: &Path) -> Result<Writer> {
         let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
         let options = KubeConfigOptions::default();
@@ -48,7 +48,7 @@ impl Writer {
     }
 
     /// What the server answers to a request.
-    pub async fn ask(&self, method: &str, path: &str, body: &Value) -> Result<Value> {
+    pub async fn request(&self, method: &str, path: &str, body: &Value) -> Result<Value> {
         self.send(method, path, serde_json::to_vec(body)?).await
     }
 
@@ -74,34 +74,34 @@ impl Writer {
             bail!("servers have no such objects: {}", object["kind"]);
         };
         let new = presentable(object, place.kind);
-        match self.ask("POST", &place.collection, &new).await {
+        match self.request("POST", &place.collection, &new).await {
             Ok(_) => {}
             // Servers make some themselves.
             Err(error)
                 if place.kind == Kind::Namespace
                     && format!("{error:#}").contains("AlreadyExists") =>
             {
-                self.ask("PATCH", &place.own, &new).await?;
+                self.request("PATCH", &place.own, &new).await?;
             }
             Err(error) => return Err(error),
         }
         self.set_status(&place, object).await.map(|_| ())
     }
 
-    /// Writes the status of pods and nodes, if there is any. Says whether there was.
+    /// Writes the status of pods and nodes, if there is any. Returns whether there was.
     pub async fn set_status(&self, place: &Place, object: &Value) -> Result<bool> {
         if !matches!(place.kind, Kind::Pod | Kind::Node) || !object["status"].is_object() {
             return Ok(false);
         }
         let path = format!("{}/status", place.own);
         let status = json!({"status": object["status"]});
-        self.ask("PATCH", &path, &status).await.map(|_| true)
+        self.request("PATCH", &path, &status).await.map(|_| true)
     }
 
     /// Deletes what is at a path, at once.
     pub async fn delete(&self, path: &str) -> Result<()> {
         let now = json!({"gracePeriodSeconds": 0});
-        self.ask("DELETE", path, &now).await.map(|_| ())
+        self.request("DELETE", path, &now).await.map(|_| ())
     }
 }
 

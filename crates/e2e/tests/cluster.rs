@@ -70,7 +70,7 @@ fn life() {
     uninstalled(&whole);
 }
 
-/// Whoever types what the page shows sees what the page shows. It installs Palisade, too.
+/// The commands of the page print what the page shows. They install Palisade, too.
 fn quick_start(whole: &E2eCluster) {
     let page = std::fs::read_to_string(root().join("docs/operations/install.md")).unwrap();
     let shown = block(&page, "## Demonstration").unwrap();
@@ -115,7 +115,7 @@ fn attacked(whole: &E2eCluster) {
 }
 
 /// Packets of a pod in the name of an allowed client are dropped, on the same node and on another one. Then what the tenant
-/// wrote is gone.
+/// wrote is deleted.
 fn in_the_name_of_others(whole: &E2eCluster, pods: &[Pod]) {
     let policy = one_way("x");
     whole.apply(&policy).unwrap();
@@ -169,7 +169,7 @@ fn probes(whole: &E2eCluster) {
     whole.delete(&closed).unwrap();
 }
 
-/// Without the right to read a kind, agents that start leave what is enforced as it is, and people are told.
+/// Without the right to read a kind, agents that start leave what is enforced as it is, and users see it.
 fn forbidden(whole: &E2eCluster, pods: &[Pod]) {
     let policy = one_way("x");
     whole.apply(&policy).unwrap();
@@ -182,14 +182,14 @@ fn forbidden(whole: &E2eCluster, pods: &[Pod]) {
     end_agents(whole).unwrap();
     let began = Instant::now();
     for node in ["n1", "n2"] {
-        until("people are told", || {
-            let told = whole.kubectl(&["describe", "node", node])?;
-            let line = told.lines().find(|it| it.contains("WatchForbidden"));
+        until("the Event is there", || {
+            let described = whole.kubectl(&["describe", "node", node])?;
+            let line = described.lines().find(|it| it.contains("WatchForbidden"));
             Ok(line.is_some_and(|it| it.contains("Cannot read networkpolicies.networking.k8s.io")))
         })
         .unwrap();
     }
-    println!("people were told after {:.1?}", began.elapsed());
+    println!("the Event came after {:.1?}", began.elapsed());
     closed(pods).unwrap();
     whole.apply_file("palisade.yaml").unwrap();
     whole.wait_for_agents().unwrap();
@@ -219,12 +219,12 @@ fn drained(whole: &E2eCluster, pods: &[Pod]) {
         .kubectl(&[&words[..], &["--delete-emptydir-data"]].concat())
         .unwrap();
     whole.kubectl(&["uncordon", "n1"]).unwrap();
-    let gone: Vec<&Pod> = pods
+    let deleted: Vec<&Pod> = pods
         .iter()
         .filter(|it| it.address.to_string().starts_with("10.200.1."))
         .collect();
-    assert!(!gone.is_empty());
-    for pod in &gone {
+    assert!(!deleted.is_empty());
+    for pod in &deleted {
         let app = pod.name.rsplit('-').next().unwrap();
         whole
             .apply(&object(&pod.namespace, &pod.name, app, 1))
@@ -240,8 +240,8 @@ fn drained(whole: &E2eCluster, pods: &[Pod]) {
     whole.delete(&policy).unwrap();
 }
 
-/// What the agents asked for, as the server noted it.
-fn asked(whole: &E2eCluster) -> Vec<Value> {
+/// The requests of the agents, from the server's audit log.
+fn requests(whole: &E2eCluster) -> Vec<Value> {
     let text = std::fs::read_to_string(whole.cluster.api().audit_log()).unwrap();
     let events = text.lines().map(serde_json::from_str::<Value>);
     let account = "system:serviceaccount:palisade-system:palisade-agent";
@@ -249,13 +249,13 @@ fn asked(whole: &E2eCluster) -> Vec<Value> {
     events.filter_map(Result::ok).filter(is_agent).collect()
 }
 
-/// What the agents asked for and were not given.
+/// The requests of the agents that the server refused.
 fn refused(whole: &E2eCluster) -> Vec<String> {
     let is_refused = |it: &&Value| {
         let code = &it["responseStatus"]["code"];
         code == 401 || code == 403
     };
-    let all = asked(whole);
+    let all = requests(whole);
     all.iter()
         .filter(is_refused)
         .map(Value::to_string)
@@ -265,7 +265,7 @@ fn refused(whole: &E2eCluster) -> Vec<String> {
 /// The agents used every right that they have, and none that they have not.
 fn audited(whole: &E2eCluster) {
     let mut used = BTreeSet::new();
-    for event in asked(whole) {
+    for event in requests(whole) {
         let resource = event["objectRef"]["resource"].as_str();
         if let Some(resource) = resource {
             let group = event["objectRef"]["apiGroup"].as_str().unwrap_or_default();
@@ -309,7 +309,7 @@ fn grants(role: &Value, namespace: &str, granted: &mut BTreeSet<String>) {
     }
 }
 
-/// What was installed is gone from the kernels and from the API.
+/// The installation is removed from the kernels and from the API.
 fn uninstalled(whole: &E2eCluster) {
     for node in [1, 2] {
         assert!(whole.tables(node).unwrap().contains("palisade"));

@@ -1,4 +1,4 @@
-//! What a real API server tells, kept up to date, is what it holds: random objects, a server that goes away and comes
+//! The state that watches of a real API server keep equals the server's objects: random objects, a server that stops and comes
 //! back, rights that come late, and kinds that come and go. Needs the programs of the testbed.
 
 #![allow(
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     )
 }
 
-/// What an agent of a node knows, and how it goes on to know.
+/// The state of a node's agent, and its watches.
 struct Follower {
     agents: Vec<(&'static str, Kinds, Agent)>,
     receiver: Receiver<WatchMessage>,
@@ -100,23 +100,23 @@ impl Follower {
         self.kinds().following().map(|it| it.lists).sum()
     }
 
-    /// Takes in what was told within a time.
+    /// Applies the events of a time.
     fn take(&mut self, wait: Duration) -> usize {
         let end = Instant::now() + wait;
         let mut taken = 0;
-        while let Ok(told) = self
+        while let Ok(event) = self
             .receiver
             .recv_timeout(end.saturating_duration_since(Instant::now()))
         {
             taken += 1;
             for (_, kinds, agent) in &mut self.agents {
-                kinds.take(Duration::ZERO, told.kind, &told.event, agent);
+                kinds.take(Duration::ZERO, event.kind, &event.event, agent);
             }
         }
         taken
     }
 
-    /// Takes in what is told until so many NetworkPolicies are known, and nothing is wrong.
+    /// Applies events until this many NetworkPolicies are there, and nothing is wrong.
     fn knows_policies(&mut self, count: usize) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -133,7 +133,7 @@ impl Follower {
         }
     }
 
-    /// Takes in what is told until it is what the server holds.
+    /// Applies events until the state equals the server's objects.
     fn agrees(&mut self, runtime: &Runtime, writer: &Writer, at: &str) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -168,11 +168,11 @@ fn listen(access: &Access, resources: &[Resource], sender: &Sender<WatchMessage>
         .unwrap();
     let server = runtime.block_on(access.server()).unwrap();
     let all = LocalSet::new();
-    let room = WatchGate::default();
+    let gate = WatchGate::default();
     for (seed, resource) in (0..).zip(resources) {
         let sender = sender.clone();
-        let tell = move |told| sender.send(told).is_ok();
-        all.spawn_local(follow(server.clone(), *resource, room.clone(), seed, tell));
+        let send = move |event| sender.send(event).is_ok();
+        all.spawn_local(follow(server.clone(), *resource, gate.clone(), seed, send));
     }
     runtime.block_on(all);
 }
@@ -188,7 +188,7 @@ fn rebuilt(lists: &[Value], node: &str) -> Canonical {
     canonical(&plan, &of_program(&lowered.cluster, &program))
 }
 
-/// Kinds of which the server looks at nothing, so that it takes what an older or newer one would.
+/// CRDs without a schema: the server stores what an older or newer one would.
 fn definitions() -> Vec<Value> {
     let policy = "policy.networking.k8s.io";
     let early = "networking.k8s.io";
@@ -267,8 +267,8 @@ fn define(api: &Api, verb: &str, definitions: &[Value]) {
 #[track_caller]
 fn ok(command: &mut Command) {
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
 }
 
 fn address(api: &Api) -> SocketAddr {
@@ -304,10 +304,10 @@ fn histories() {
             2 => wire.break_after(20_000),
             3 => wire.break_after(3_000 + history.rng.below(20_000) as u64),
             4 => wire.break_after(0),
-            // What is written while nobody can be told is told afterwards.
+            // Changes while no watch is open arrive afterwards.
             5 => wire.cut(),
             6 => api.restart().unwrap(),
-            // The server has forgotten what was before it started, so that everything is listed again.
+            // A new server has no older versions: everything is listed again.
             7 => wire.cut(),
             _ => {}
         }
@@ -334,8 +334,8 @@ fn kinds_and_rights() {
     let mut api = Api::start(&Options::default()).unwrap();
     let runtime = runtime();
     let mut writer = runtime.block_on(Writer::new(&api.kubeconfig()));
-    let nobody = api.kubeconfig_for("nobody", &[]).unwrap();
-    let mut follower = Follower::new(&nobody);
+    let unauthorized = api.kubeconfig_for("unauthorized", &[]).unwrap();
+    let mut follower = Follower::new(&unauthorized);
     follower.take(Duration::from_secs(1));
     let missing = follower.kinds().missing().join("\n");
     assert!(missing.contains("cannot read pods"), "{missing}");
@@ -353,10 +353,12 @@ fn kinds_and_rights() {
         ],
     });
     let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
-    runtime.block_on(writer.ask("POST", roles, &role)).unwrap();
+    runtime
+        .block_on(writer.request("POST", roles, &role))
+        .unwrap();
     let mut binding = api.kubectl();
     binding.args(["create", "clusterrolebinding", "reader"]);
-    ok(binding.args(["--clusterrole=reader", "--user=nobody"]));
+    ok(binding.args(["--clusterrole=reader", "--user=unauthorized"]));
     let end = Instant::now() + PATIENCE;
     while !follower.kinds().are_complete() {
         assert!(Instant::now() < end, "{:?}", follower.kinds().missing());
@@ -379,7 +381,7 @@ fn kinds_and_rights() {
         follower.take(Duration::from_millis(200));
     }
 
-    // A kind that comes later is found, with its objects, and is gone with them.
+    // A kind that is installed later is found, with its objects, and is removed with them.
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "web", "namespace": "default", "labels": {"app": "web"}},
@@ -404,13 +406,13 @@ fn kinds_and_rights() {
     define(&api, "delete", &definitions);
     let end = Instant::now() + PATIENCE;
     while follower.agents[0].2.planner().counts().ordered_policies > 0 {
-        assert!(Instant::now() < end, "a policy of a kind that is gone");
+        assert!(Instant::now() < end, "a policy of a removed kind");
         follower.take(Duration::from_millis(200));
     }
     follower.agrees(&runtime, &writer, "a kind that went");
 }
 
-/// A NetworkPolicy of a tenant, as bytes; `fields` is what stands where a program notes which fields it set.
+/// A NetworkPolicy of a tenant, as bytes; `fields` is the value of `metadata.managedFields[].fieldsV1`.
 fn hostile(name: &str, fields: &[u8]) -> Vec<u8> {
     let head = format!(
         r#"{{"apiVersion":"networking.k8s.io/v1","kind":"NetworkPolicy","metadata":{{"name":"{name}","namespace":"tenant","managedFields":[{{"manager":"m","operation":"Update","apiVersion":"networking.k8s.io/v1","time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":"#
@@ -419,8 +421,8 @@ fn hostile(name: &str, fields: &[u8]) -> Vec<u8> {
     [head.as_bytes(), fields, &tail[..]].concat()
 }
 
-/// What somebody with `edit` in one namespace can write makes nobody else's policies vanish, neither where it is heard of
-/// by a watch nor where it is one of a list.
+/// No object that a user with `edit` in one namespace can write removes policies of others, neither as an event of a watch
+/// nor as an item of a list.
 fn hostile_objects() {
     let api = Api::start(&Options::default()).unwrap();
     let runtime = runtime();
@@ -471,7 +473,7 @@ fn hostile_objects() {
     watching.knows_policies(6);
     let mut listing = Follower::new(&api.kubeconfig());
     listing.knows_policies(6);
-    // A new policy of somebody else is heard of behind them, and they can be deleted.
+    // A new policy of another user arrives behind them, and they can be deleted.
     runtime.block_on(writer.set(&policy("z", "later")));
     for follower in [&mut watching, &mut listing] {
         follower.knows_policies(7);

@@ -21,7 +21,7 @@ use palisade_campaigns::health::{ANSWER, get, is_ok};
 
 /// The port that the manifests name.
 const PORT: u16 = 9_477;
-/// Between two questions.
+/// Between two requests.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The pod of an agent.
@@ -109,7 +109,7 @@ pub fn peak(node: u8) -> Result<Peak> {
     })
 }
 
-/// How many changes an agent has told the kernel of.
+/// How many changes an agent has sent to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Programmed {
     /// All of them.
@@ -127,7 +127,7 @@ impl Programmed {
         }
     }
 
-    /// What is said in the metrics of an agent.
+    /// The metrics of an agent.
     fn read(metrics: &str) -> Option<Programmed> {
         let name = "palisade_policy_programming_duration_seconds";
         let value = |line: &str| {
@@ -149,12 +149,12 @@ pub fn programmed(networks: &[PathBuf]) -> Result<Programmed> {
     let mut all = Programmed::default();
     for network in networks {
         let metrics = thread::scope(|scope| {
-            let asked = scope.spawn(|| {
+            let request = scope.spawn(|| {
                 enter(network)?;
                 let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
                 get(address, "/metrics", ANSWER)
             });
-            let answer = asked.join();
+            let answer = request.join();
             answer.map_err(|_| anyhow!("a thread panicked"))?
         });
         let one = Programmed::read(&metrics?).context("an agent does not count its changes")?;
@@ -193,11 +193,11 @@ fn memory_group(process: &Path) -> Option<PathBuf> {
     first.or(second).filter(|it| it.is_dir())
 }
 
-/// What agents answered to those who asked whether they are well.
+/// The answers of agents to health requests.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
-    /// How often they were asked.
-    pub asked: u64,
+    /// How many requests were sent.
+    pub requests: u64,
     /// How often /readyz was not 200 while no agent was being replaced.
     pub unready: u64,
     /// How often /healthz was not 200, at any time.
@@ -205,23 +205,23 @@ pub struct Health {
     /// How often there was no answer within the time, while no agent was being replaced.
     pub silent: u64,
     /// Some of the answers that were not 200.
-    pub said: Vec<String>,
+    pub failures: Vec<String>,
 }
 
 impl Health {
     fn add(&mut self, other: Health) {
-        self.asked += other.asked;
+        self.requests += other.requests;
         self.unready += other.unready;
         self.unhealthy += other.unhealthy;
         self.silent += other.silent;
-        self.said.extend(other.said);
-        self.said.dedup();
-        self.said.truncate(5);
+        self.failures.extend(other.failures);
+        self.failures.dedup();
+        self.failures.truncate(5);
     }
 
     /// Takes in an answer, or that there was none.
     fn take(&mut self, path: &str, answer: &Result<String>, is_replaced: bool) {
-        self.asked += 1;
+        self.requests += 1;
         match answer {
             _ if is_ok(answer) => return,
             Ok(_) if path == "/healthz" => self.unhealthy += 1,
@@ -229,18 +229,18 @@ impl Health {
             Err(_) if !is_replaced => self.silent += 1,
             Ok(_) | Err(_) => return,
         }
-        if self.said.len() < 5 {
-            let said = match answer {
+        if self.failures.len() < 5 {
+            let text = match answer {
                 Ok(text) => text.rsplit("\r\n").next().unwrap_or_default().to_owned(),
                 Err(error) => format!("{error:#}"),
             };
-            let said: String = said.trim().chars().take(300).collect();
-            self.said.push(format!("{path}: {said}"));
+            let text: String = text.trim().chars().take(300).collect();
+            self.failures.push(format!("{path}: {text}"));
         }
     }
 }
 
-/// Asks the agents of all nodes for as long as the work takes. While `is_replaced` says so, agents come and go.
+/// Requests the health of the agents of all nodes while the work runs. While `is_replaced`, agents start and stop.
 pub fn watched<T>(
     networks: &[PathBuf],
     is_replaced: &AtomicBool,
@@ -250,7 +250,7 @@ pub fn watched<T>(
     thread::scope(|scope| {
         let workers: Vec<_> = networks
             .iter()
-            .map(|network| scope.spawn(|| ask(network, is_replaced, &is_over)))
+            .map(|network| scope.spawn(|| request(network, is_replaced, &is_over)))
             .collect();
         let result = work();
         is_over.store(true, Ordering::Release);
@@ -266,7 +266,7 @@ pub fn watched<T>(
     })
 }
 
-fn ask(network: &Path, is_replaced: &AtomicBool, is_over: &AtomicBool) -> Result<Health> {
+fn request(network: &Path, is_replaced: &AtomicBool, is_over: &AtomicBool) -> Result<Health> {
     enter(network)?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
     let mut health = Health::default();
@@ -316,7 +316,7 @@ mod tests {
         health.take("/healthz", &answer("503 No"), true);
         health.take("/healthz", &Err(anyhow!("late")), false);
         assert_eq!((health.unready, health.unhealthy, health.silent), (1, 1, 1));
-        assert_eq!(health.asked, 6);
-        assert_eq!(health.said.first().unwrap(), "/readyz: words");
+        assert_eq!(health.requests, 6);
+        assert_eq!(health.failures.first().unwrap(), "/readyz: words");
     }
 }

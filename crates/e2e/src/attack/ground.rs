@@ -24,7 +24,7 @@ use crate::cluster::{E2eCluster, Installed, until};
 pub const VICTIM: &str = "victim";
 const APPS: [&str; 3] = ["web", "db", "client"];
 const NODES: u8 = 2;
-/// The time that an agent has to end when it is asked to; then it is killed.
+/// The time for an agent to end after SIGTERM; then it is killed.
 const GRACE: Duration = Duration::from_secs(10);
 /// How long an allowed packet may be late on a busy machine.
 const LATE: Duration = Duration::from_secs(15);
@@ -55,8 +55,8 @@ impl Ground {
         let pods = whole.start_pods(&[VICTIM, TENANT], &APPS, NODES)?;
         let tenant = whole.cluster.api().kubeconfig_for("tenant", &[])?;
         let binding = ["create", "rolebinding", "tenant", "-n", TENANT];
-        let who = ["--clusterrole=edit", "--user=tenant"];
-        whole.kubectl(&[&binding[..], &who].concat())?;
+        let user = ["--clusterrole=edit", "--user=tenant"];
+        whole.kubectl(&[&binding[..], &user].concat())?;
         Ok(Ground {
             _echoes: Echoes::start(&pods)?,
             whole,
@@ -182,7 +182,7 @@ impl Ground {
         Ok(())
     }
 
-    /// Asks all agents to end, and waits until others are ready in their place.
+    /// Terminates all agents, and waits until others are ready in their place.
     pub fn restart(&self, findings: &mut Findings) -> Result<()> {
         self.look_at_agents(findings)?;
         let old = agents::pods(&self.whole)?;
@@ -205,7 +205,7 @@ impl Ground {
         findings.ready = findings.ready.max(began.elapsed());
         ensure!(
             ended < GRACE,
-            "agents did not end when asked to, within {ended:.1?}"
+            "agents did not end after SIGTERM, within {ended:.1?}"
         );
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! How long a policy of the victim takes until packets do what it says, while the tenant writes large policies all the time.
+//! The time until packets follow a policy of the victim, while the tenant writes large policies all the time.
 
 use std::fmt;
 use std::net::{SocketAddr, UdpSocket};
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use super::agents::{Programmed, programmed};
 use super::ground::{Ground, POLICIES, VICTIM, closed};
-use super::objects::{BLOCKS, LARGE, Large, Room, Shape, Subject};
+use super::objects::{BLOCKS, LARGE, Large, Limit, Shape, Subject};
 use super::traffic::percentile;
 use super::{AttackArgs, Findings};
 use crate::cluster::pods::{Pod, enter};
@@ -128,14 +128,14 @@ struct Times {
     opened: Vec<Duration>,
 }
 
-/// Who sends to whom, and where the API server is written to.
+/// The sender, the receiver, and the API server.
 #[derive(Clone, Copy, Debug)]
 struct Scene<'a> {
     /// A pod of the victim that sends.
     from: &'a Pod,
     /// The pod `client` of the victim, which is closed and opened.
     to: &'a Pod,
-    /// The network namespace in which the API server is reached.
+    /// The network namesrates in which the API server is reached.
     network: &'a Path,
     /// The credentials of the victim.
     victim: &'a Path,
@@ -145,7 +145,7 @@ struct Scene<'a> {
 
 /// How much is written.
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+struct Rates {
     /// So many changes of the victim.
     writes: usize,
     /// So many policies of the tenant a second, if the server takes them.
@@ -161,7 +161,7 @@ enum Beside {
     Nothing,
     /// They select no pod.
     Idle,
-    /// They select a pod of the tenant, and none fits into the budget of its namespace (D148).
+    /// They select a pod of the tenant, and none fits into the budget of its namesrates (D148).
     Own(Shape),
     /// They select a pod of the tenant, and each uses the budget up.
     Fitting,
@@ -178,16 +178,16 @@ impl Beside {
     ];
 
     /// Two policies that differ, to be written in turn.
-    fn bodies(self) -> Option<[Large; 2]> {
+    fn policies(self) -> Option<[Large; 2]> {
         let own = Subject::App("db");
-        let bytes = Room::Bytes(LARGE);
-        let (shape, subject, room) = match self {
+        let bytes = Limit::Bytes(LARGE);
+        let (shape, subject, limit) = match self {
             Beside::Nothing => return None,
             Beside::Idle => (Shape::Ranges, Subject::None, bytes),
             Beside::Own(shape) => (shape, own, bytes),
-            Beside::Fitting => (Shape::Blocks, own, Room::Entries(BLOCKS)),
+            Beside::Fitting => (Shape::Blocks, own, Limit::Entries(BLOCKS)),
         };
-        Some([0, 7].map(|first| Large::new(shape, subject, room, first)))
+        Some([0, 7].map(|first| Large::new(shape, subject, limit, first)))
     }
 }
 
@@ -265,7 +265,7 @@ pub fn load(ground: &Ground, args: &AttackArgs, findings: &mut Findings) -> Resu
         victim: &admin,
         tenant: &ground.tenant,
     };
-    let pace = Pace {
+    let rates = Rates {
         writes: args.writes,
         rate: args.rate,
         warm: args.warm,
@@ -274,7 +274,7 @@ pub fn load(ground: &Ground, args: &AttackArgs, findings: &mut Findings) -> Resu
     let mut late = Vec::new();
     for beside in Beside::ALL {
         let before = programmed(&nodes)?;
-        let mut phase = measured(scene, pace, beside)?;
+        let mut phase = measured(scene, rates, beside)?;
         phase.programmed = programmed(&nodes)?.since(before);
         ground.look_at_agents(findings)?;
         findings.note(format!(
@@ -287,7 +287,7 @@ pub fn load(ground: &Ground, args: &AttackArgs, findings: &mut Findings) -> Resu
         }
         if beside != Beside::Nothing {
             ground.delete_policies()?;
-            ground.holds("after the tenant's policies are gone", findings)?;
+            ground.holds("after the tenant's policies are deleted", findings)?;
         }
     }
     ensure!(late.is_empty(), "policies of the victim wait: {late:?}");
@@ -305,7 +305,7 @@ fn shown(times: &[Duration]) -> String {
 }
 
 /// Measures changes of the victim while the tenant writes.
-fn measured(scene: Scene<'_>, pace: Pace, beside: Beside) -> Result<Phase> {
+fn measured(scene: Scene<'_>, rates: Rates, beside: Beside) -> Result<Phase> {
     let clock = Clock {
         began: Instant::now(),
         sent: AtomicU64::new(0),
@@ -316,9 +316,9 @@ fn measured(scene: Scene<'_>, pace: Pace, beside: Beside) -> Result<Phase> {
     thread::scope(|scope| {
         let receiver = scope.spawn(|| clock.receive(scene.to));
         let sender = scope.spawn(|| clock.send(scene.from, scene.to));
-        let tenant = scope.spawn(|| match beside.bodies() {
-            Some(bodies) => inside(scene.network, scene.tenant, |runtime, writer| {
-                runtime.block_on(write(writer, &bodies, pace.rate, &clock.is_over))
+        let tenant = scope.spawn(|| match beside.policies() {
+            Some(policies) => inside(scene.network, scene.tenant, |runtime, writer| {
+                runtime.block_on(write(writer, &policies, rates.rate, &clock.is_over))
             }),
             None => Ok(Written::default()),
         });
@@ -326,8 +326,8 @@ fn measured(scene: Scene<'_>, pace: Pace, beside: Beside) -> Result<Phase> {
             inside(scene.network, scene.victim, |runtime, writer| {
                 // The tenant's policies are there before anything is measured.
                 let is_alone = beside == Beside::Nothing;
-                thread::sleep(Duration::from_secs(if is_alone { 1 } else { pace.warm }));
-                change(runtime, writer, &clock, pace.writes)
+                thread::sleep(Duration::from_secs(if is_alone { 1 } else { rates.warm }));
+                change(runtime, writer, &clock, rates.writes)
             })
         });
         let panicked = |_| anyhow!("a thread panicked");
@@ -362,21 +362,21 @@ fn inside<T>(
 /// Closes and opens a pod of the victim, again and again.
 fn change(runtime: &Runtime, writer: &Writer, clock: &Clock, writes: usize) -> Result<Times> {
     let policy = closed(VICTIM, "client");
-    let path = format!("/apis/networking.k8s.io/v1/namespaces/{VICTIM}/networkpolicies");
+    let path = format!("/apis/networking.k8s.io/v1/namesratess/{VICTIM}/networkpolicies");
     let own = format!("{path}/closed-client");
     let mut times = Times::default();
     for _ in 0..writes {
         let began = clock.now();
-        runtime.block_on(writer.ask("POST", &path, &policy))?;
+        runtime.block_on(writer.request("POST", &path, &policy))?;
         let answered = clock.now();
         let at = clock.closed()?;
         times.answered.push(between(began, answered));
         times.closed.push(between(began, at));
         let began = clock.now();
         let deletion = serde_json::json!({});
-        runtime.block_on(writer.ask("DELETE", &own, &deletion))?;
+        runtime.block_on(writer.request("DELETE", &own, &deletion))?;
         times.opened.push(between(began, clock.opened(began)?));
-        // Changes that deny follow each other at a pace of the agent's.
+        // Changes that deny follow each other at a rate that the agent limits.
         thread::sleep(Duration::from_millis(120));
     }
     Ok(times)
@@ -389,12 +389,12 @@ fn between(from: u64, to: u64) -> Duration {
 /// Writes policies again and again, so many a second or as many as the server takes.
 async fn write(
     writer: &Writer,
-    bodies: &[Large; 2],
+    policies: &[Large; 2],
     rate: u32,
     is_over: &AtomicBool,
 ) -> Result<Written> {
     let began = Instant::now();
-    let [first, _] = bodies;
+    let [first, _] = policies;
     let mut written = Written {
         bytes: first.named("load").len(),
         ..Written::default()
@@ -412,15 +412,15 @@ async fn write(
         }
         let name = format!("load-{}", number % NAMES);
         let turn = number / NAMES;
-        let [even, odd] = bodies;
-        let body = if turn.is_multiple_of(2) { even } else { odd }.named(&name);
+        let [even, odd] = policies;
+        let policy = if turn.is_multiple_of(2) { even } else { odd }.named(&name);
         let writer = writer.clone();
         running.spawn(async move {
             // To change such an object takes the API server tens of seconds, and to make it anew less than one.
             if turn > 0 {
                 writer.delete(&format!("{POLICIES}/{name}")).await?;
             }
-            writer.send("POST", POLICIES, body).await
+            writer.send("POST", POLICIES, policy).await
         });
         number += 1;
     }

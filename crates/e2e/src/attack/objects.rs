@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 /// in half of what it takes as JSON.
 pub const LARGE: usize = 2_900_000;
 
-/// So many blocks of addresses are what the NetworkPolicies of a namespace may be together unless agents are told something else (D148).
+/// The most address blocks of the NetworkPolicies of a namespace under the default budget (D148).
 pub const BLOCKS: usize = 49_999;
 
 /// The namespace of the tenant.
@@ -51,7 +51,7 @@ impl Shape {
             }
             Shape::Blocks => {
                 let [a, b, c] = [number / 2_500 % 100, number / 50 % 50, number % 50];
-                // Every other address, so that no two blocks are one larger block.
+                // Every other address: no two blocks merge into a larger one.
                 let (b, c) = (b * 2, c * 2);
                 write!(out, r#"{{"ipBlock":{{"cidr":"1.{a}.{b}.{c}/32"}}}}"#)
             }
@@ -74,14 +74,14 @@ pub enum Subject {
 
 /// How large a NetworkPolicy is.
 #[derive(Clone, Copy, Debug)]
-pub enum Room {
+pub enum Limit {
     /// As JSON.
     Bytes(usize),
     /// In entries of its list.
     Entries(usize),
 }
 
-/// A NetworkPolicy of the tenant, in parts, so that many can be made of one text.
+/// A NetworkPolicy of the tenant, in parts: many policies share one text.
 #[derive(Clone, Debug)]
 pub struct Large {
     tail: String,
@@ -89,7 +89,7 @@ pub struct Large {
 
 impl Large {
     /// Makes one that is so large; `first` is the number of its first entry.
-    pub fn new(shape: Shape, subject: Subject, room: Room, first: usize) -> Large {
+    pub fn new(shape: Shape, subject: Subject, limit: Limit, first: usize) -> Large {
         let selector = match subject {
             Subject::None => r#"{"matchLabels":{"app":"none"}}"#.to_owned(),
             Subject::App(app) => format!(r#"{{"matchLabels":{{"app":"{app}"}}}}"#),
@@ -101,9 +101,9 @@ impl Large {
             Shape::Blocks | Shape::Selectors => r#""from":["#,
         });
         let mut number = first;
-        let is_full = |tail: &str, entries| match room {
-            Room::Bytes(bytes) => tail.len() + 200 >= bytes,
-            Room::Entries(most) => entries >= most,
+        let is_full = |tail: &str, entries| match limit {
+            Limit::Bytes(bytes) => tail.len() + 200 >= bytes,
+            Limit::Entries(most) => entries >= most,
         };
         while !is_full(&tail, number - first) {
             if number > first {
@@ -134,7 +134,7 @@ pub fn ranges(name: &str, app: &'static str, address: usize, count: usize) -> Ve
     );
     for number in 0..count {
         let comma = if number > 0 { "," } else { "" };
-        // A gap after each, so that no two are one; the highest ports are in none.
+        // A gap after each: no two merge; the highest ports are in none.
         let first = number * 3 % 60_000 + 1;
         let last = first + 1;
         let _ = write!(
@@ -146,7 +146,7 @@ pub fn ranges(name: &str, app: &'static str, address: usize, count: usize) -> Ve
     text.into_bytes()
 }
 
-/// What stands where a program notes which fields it set: nested so deep.
+/// A value for `metadata.managedFields[].fieldsV1`, nested this deep.
 pub fn deep(levels: usize) -> Vec<u8> {
     let map = r#"{"f:a":"#.repeat(levels) + "{}" + &"}".repeat(levels);
     map.into_bytes()
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn large_policies_are_as_large_as_wanted_and_differ_by_name_only() {
         for shape in Shape::ALL {
-            let large = Large::new(shape, Subject::App("db"), Room::Bytes(100_000), 7);
+            let large = Large::new(shape, Subject::App("db"), Limit::Bytes(100_000), 7);
             let bytes = large.named("p1");
             assert!((99_000..=100_000).contains(&bytes.len()), "{}", bytes.len());
             let object: Value = serde_json::from_slice(&bytes).unwrap();
@@ -226,7 +226,7 @@ mod tests {
     fn what_uses_a_budget_up_fits() {
         let entries = palisade_core::budget::Budget::default().entries();
         assert_eq!(u64::try_from(BLOCKS).unwrap(), entries / 2 - 1);
-        let large = Large::new(Shape::Blocks, Subject::App("db"), Room::Entries(BLOCKS), 7);
+        let large = Large::new(Shape::Blocks, Subject::App("db"), Limit::Entries(BLOCKS), 7);
         let object: Value = serde_json::from_slice(&large.named("p1")).unwrap();
         let entries = object["spec"]["ingress"][0]["from"].as_array().unwrap();
         assert_eq!(entries.len(), BLOCKS);

@@ -12,7 +12,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::cluster::pods::Pod;
 
-/// What containerd gives to containers that ask for nothing.
+/// The capabilities that containerd grants by default.
 const CAPABILITIES: [(&str, u32); 14] = [
     ("chown", 0),
     ("dac_override", 1),
@@ -63,8 +63,8 @@ pub fn send_from(pod: &Pod, program: &Path, packets: &[Vec<u8>]) -> Result<()> {
         let _ = stdin.write_all(&framed);
     }
     let output = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "cannot send: {}", said.trim());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "cannot send: {}", stderr.trim());
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! What a tenant's pod sends: packets with senders who are others, and messages that only routers send.
+//! Packets of a tenant's pod: with source addresses of others, and messages that only routers send.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -41,7 +41,7 @@ const REDIRECT: u8 = 137;
 const SOLICITATION: u8 = 135;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// Packets of a pod to another in the name of an address; says how many arrived.
+/// Sends packets of a pod to another with a source address; returns how many arrived.
 pub fn spoofed(program: &Path, from: &Pod, source: IpAddr, to: &Pod, count: u32) -> Result<Stream> {
     let mut packets = Vec::new();
     let mut ids = BTreeSet::new();
@@ -52,7 +52,7 @@ pub fn spoofed(program: &Path, from: &Pod, source: IpAddr, to: &Pod, count: u32)
                 source,
                 destination: to.address,
                 carried,
-                // Never the same twice: who knows the ports of a UDP connection can put packets into it by default.
+                // Never the same twice: a sender that knows the ports of a UDP connection can add packets to it by default.
                 source_port: 20_000 + (id % 40_000) as u16,
                 id,
             };
@@ -63,7 +63,7 @@ pub fn spoofed(program: &Path, from: &Pod, source: IpAddr, to: &Pod, count: u32)
         }
     }
     let sockets = || SEEN.map(|it| (Domain::IPV4, it)).to_vec();
-    let seen = hear(&to.network, &sockets(), || {
+    let seen = receive(&to.network, &sockets(), || {
         send_from(from, program, &packets)
     })?;
     let arrived: BTreeSet<u32> = seen
@@ -85,7 +85,7 @@ fn next() -> u32 {
 }
 
 /// What sockets of a network namespace see while some work goes on, behind the input path.
-fn hear(
+fn receive(
     network: &Path,
     protocols: &[(Domain, Protocol)],
     work: impl FnOnce() -> Result<()>,
@@ -105,8 +105,8 @@ fn hear(
         is_quiet.store(true, Ordering::Release);
         let mut seen = Vec::new();
         for worker in workers {
-            let heard = worker.join().map_err(|_| anyhow!("a thread panicked"))?;
-            seen.extend(heard?);
+            let received = worker.join().map_err(|_| anyhow!("a thread panicked"))?;
+            seen.extend(received?);
         }
         result.map(|()| seen)
     })
@@ -133,7 +133,7 @@ fn listen(
     Ok(seen)
 }
 
-/// Who lies, as whom and to whom: on one node and between two, as an allowed client and as a node.
+/// Senders, forged addresses and receivers: on one node and between two, as an allowed client and as a node.
 fn lies(ground: &Ground) -> Result<Vec<(&Pod, IpAddr, &Pod)>> {
     let (web, db) = (ground.pod(VICTIM, "web")?, ground.pod(VICTIM, "db")?);
     let [n1, n2] = NODES.map(IpAddr::V4);
@@ -160,8 +160,8 @@ pub fn without_agents(ground: &Ground, program: &Path, findings: &mut Findings) 
         "without agents, {} of {} packets in the name of others arrive (the others name the node that they cross, which any kernel drops)",
         all.arrived, all.sent
     ));
-    let heard = router_messages(ground, program)?;
-    findings.note(format!("without agents, {heard}"));
+    let received = router_messages(ground, program)?;
+    findings.note(format!("without agents, {received}"));
     Ok(())
 }
 
@@ -205,7 +205,7 @@ pub fn senders(ground: &Ground, args: &AttackArgs, findings: &mut Findings) -> R
 
 /// What of a router's messages a node took.
 #[derive(Clone, Copy, Debug, Default)]
-struct Heard {
+struct RouterMessages {
     has_ipv6: bool,
     advertisements: usize,
     redirects: usize,
@@ -214,7 +214,7 @@ struct Heard {
     pod_redirects: usize,
 }
 
-impl std::fmt::Display for Heard {
+impl std::fmt::Display for RouterMessages {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.has_ipv6 {
             write!(
@@ -240,15 +240,16 @@ impl std::fmt::Display for Heard {
 pub fn routers(ground: &Ground, _: &AttackArgs, findings: &mut Findings) -> Result<()> {
     let program = std::env::current_exe()?;
     for is_after in [false, true] {
-        let heard = router_messages(ground, &program)?;
-        findings.note(heard.to_string());
+        let received = router_messages(ground, &program)?;
+        findings.note(received.to_string());
         ensure!(
-            heard.advertisements + heard.redirects + heard.pod_redirects == 0 && !heard.has_route,
-            "a pod is heard as a router: {heard}"
+            received.advertisements + received.redirects + received.pod_redirects == 0
+                && !received.has_route,
+            "messages of a pod as a router arrive: {received}"
         );
         ensure!(
-            !heard.has_ipv6 || heard.solicitations == 10,
-            "neighbours are not heard: {heard}"
+            !received.has_ipv6 || received.solicitations == 10,
+            "neighbor solicitations do not arrive: {received}"
         );
         if !is_after {
             ground.restart(findings)?;
@@ -257,25 +258,25 @@ pub fn routers(ground: &Ground, _: &AttackArgs, findings: &mut Findings) -> Resu
     Ok(())
 }
 
-fn router_messages(ground: &Ground, program: &Path) -> Result<Heard> {
+fn router_messages(ground: &Ground, program: &Path) -> Result<RouterMessages> {
     let (pod, web) = (ground.pod(TENANT, "db")?, ground.pod(VICTIM, "web")?);
-    let mut heard = Heard {
+    let mut received = RouterMessages {
         pod_redirects: redirects(pod, web, program)?,
-        ..Heard::default()
+        ..RouterMessages::default()
     };
     let Some((own, _)) = pod.inside(|| Ok(link_local()))? else {
-        return Ok(heard);
+        return Ok(received);
     };
-    heard.has_ipv6 = true;
+    received.has_ipv6 = true;
     let node = ground.network(1);
     for (kind, count) in [
-        (ADVERTISEMENT, &mut heard.advertisements),
-        (REDIRECT, &mut heard.redirects),
-        (SOLICITATION, &mut heard.solicitations),
+        (ADVERTISEMENT, &mut received.advertisements),
+        (REDIRECT, &mut received.redirects),
+        (SOLICITATION, &mut received.solicitations),
     ] {
         let packets = (0..10).map(|_| message(own, kind));
         let packets = packets.collect::<Result<Vec<_>>>()?;
-        let seen = hear(&node, &[(Domain::IPV6, Protocol::ICMPV6)], || {
+        let seen = receive(&node, &[(Domain::IPV6, Protocol::ICMPV6)], || {
             send_from(pod, program, &packets)
         })?;
         let tails = packets.iter().filter_map(|it| it.last_chunk::<8>());
@@ -289,8 +290,8 @@ fn router_messages(ground: &Ground, program: &Path) -> Result<Heard> {
         .args(["-6", "route", "show", "default"])
         .output()
         .context("cannot run ip")?;
-    heard.has_route = !routes.stdout.trim_ascii().is_empty();
-    Ok(heard)
+    received.has_route = !routes.stdout.trim_ascii().is_empty();
+    Ok(received)
 }
 
 /// A message of a router, as it must be to be believed.
@@ -314,7 +315,7 @@ fn message(own: Ipv6Addr, kind: u8) -> Result<Vec<u8>> {
     Ok(packet)
 }
 
-/// Redirects of ICMP to a pod in the name of its gateway; says how many it got.
+/// Sends ICMP redirects to a pod with the address of its gateway; returns how many arrived.
 fn redirects(from: &Pod, to: &Pod, program: &Path) -> Result<usize> {
     let IpAddr::V4(address) = to.address else {
         return Ok(0);
@@ -335,7 +336,7 @@ fn redirects(from: &Pod, to: &Pod, program: &Path) -> Result<usize> {
         add(&mut packet, 20, 22, 0_u16.wrapping_sub(0x0300));
         packets.push(packet);
     }
-    let seen = hear(&to.network, &[(Domain::IPV4, Protocol::ICMPV4)], || {
+    let seen = receive(&to.network, &[(Domain::IPV4, Protocol::ICMPV4)], || {
         send_from(from, program, &packets)
     })?;
     Ok(seen.iter().filter(|it| it.get(20) == Some(&5)).count())

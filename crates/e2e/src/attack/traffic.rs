@@ -11,7 +11,7 @@ use anyhow::{Result, anyhow};
 use crate::cluster::packets::UDP;
 use crate::cluster::pods::Pod;
 
-/// So many echoes are asked for where nothing else happens.
+/// How many echoes a pod sends where nothing else happens.
 const IDLE: u64 = 200;
 /// Between two echoes.
 const BETWEEN: Duration = Duration::from_millis(5);
@@ -26,7 +26,7 @@ const SAME_PORT: u64 = 64;
 #[derive(Clone, Debug, Default)]
 pub struct Echo {
     times: Vec<Duration>,
-    /// How many were asked for.
+    /// How many requests were sent.
     pub sent: u64,
     /// How many did not come.
     pub lost: u64,
@@ -63,7 +63,7 @@ pub fn percentile(times: &[Duration], percent: usize) -> Duration {
     times.get(place).copied().unwrap_or_default()
 }
 
-/// Asks one pod for echoes from another while some work goes on, for at least so long.
+/// Sends echo requests from one pod to another while some work runs, for at least this time.
 pub fn latencies<T: Send>(
     from: &Pod,
     to: &Pod,
@@ -72,7 +72,7 @@ pub fn latencies<T: Send>(
 ) -> Result<(Echo, T)> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let worker = scope.spawn(|| ask(from, to, atleast, &is_over));
+        let worker = scope.spawn(|| request(from, to, atleast, &is_over));
         let result = work();
         is_over.store(true, Ordering::Release);
         let echo = worker.join().map_err(|_| anyhow!("a thread panicked"))??;
@@ -80,12 +80,12 @@ pub fn latencies<T: Send>(
     })
 }
 
-fn ask(from: &Pod, to: &Pod, atleast: Duration, is_over: &AtomicBool) -> Result<Echo> {
+fn request(from: &Pod, to: &Pod, atleast: Duration, is_over: &AtomicBool) -> Result<Echo> {
     from.enter()?;
     let mut echo = Echo::default();
     let began = Instant::now();
     while echo.sent < IDLE || (!is_over.load(Ordering::Acquire) && began.elapsed() < atleast) {
-        // Each from a port of its own: every one is judged.
+        // Each from a port of its own: every one is a new connection.
         let socket = UdpSocket::bind("0.0.0.0:0")?;
         socket.connect(SocketAddr::new(to.address, UDP))?;
         socket.set_read_timeout(Some(LOST))?;
@@ -101,7 +101,7 @@ fn ask(from: &Pod, to: &Pod, atleast: Duration, is_over: &AtomicBool) -> Result<
     Ok(echo)
 }
 
-/// Sends packets that are denied from one pod to another as fast as one thread can. Says how many.
+/// Sends packets that are denied from one pod to another as fast as one thread can. Returns how many.
 pub fn flood(from: &Pod, to: &Pod, time: Duration) -> Result<u64> {
     from.inside(|| {
         let began = Instant::now();

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use super::agents::Peak;
 use super::ground::{Ground, PODS, POLICIES, VICTIM};
 use super::objects::{
-    LARGE, Large, Room, Shape, Subject, TENANT, deep, not_text, pod_with_fields,
+    LARGE, Large, Limit, Shape, Subject, TENANT, deep, not_text, pod_with_fields,
     policy_with_fields, ranges,
 };
 use super::traffic::{flood, latencies};
@@ -45,7 +45,7 @@ pub fn bytes(ground: &Ground, _: &AttackArgs, findings: &mut Findings) -> Result
     let objects = [("bytes".to_owned(), not_text())];
     let served = odd(ground, &objects, findings)?;
     ensure!(served.contains(&0xff), "the API server serves other bytes");
-    super::gone::inherited(ground, findings)?;
+    super::deleted::inherited(ground, findings)?;
     findings.note("a NetworkPolicy and a Pod with the byte 0xff in a key");
     clear(ground, &objects)
 }
@@ -75,7 +75,7 @@ fn clear(ground: &Ground, objects: &[(String, Vec<u8>)]) -> Result<()> {
     for (name, _) in objects {
         ground.as_tenant(&["delete", "--raw", &format!("{PODS}/{name}")])?;
     }
-    until("the tenant's odd pods are gone", || {
+    until("the tenant's odd pods are deleted", || {
         let words = ["get", "pods", "-n", TENANT, "-l", "app=odd", "-o", "name"];
         Ok(ground.whole.kubectl(&words)?.trim().is_empty())
     })
@@ -92,7 +92,7 @@ pub fn large(ground: &Ground, args: &AttackArgs, findings: &mut Findings) -> Res
                 true => Subject::App("db"),
                 false => Subject::None,
             };
-            let policy = Large::new(shape, subject, Room::Bytes(LARGE), number * 1_000);
+            let policy = Large::new(shape, subject, Limit::Bytes(LARGE), number * 1_000);
             ground.write(POLICIES, &policy.named(&format!("large-{number}")))?;
         }
         let wrote = began.elapsed();

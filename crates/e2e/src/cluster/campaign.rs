@@ -57,7 +57,7 @@ pub struct Report {
     pub flows: usize,
     /// Where packets did not do what was explained.
     pub differences: Vec<String>,
-    /// From a change being written to packets doing what it says; a round of packets is part of it.
+    /// From the write of a change until packets follow it; a round of packets is part of it.
     pub settled: Vec<Duration>,
     /// Replacements of agents.
     pub restarts: usize,
@@ -92,7 +92,7 @@ impl fmt::Display for Report {
         };
         writeln!(
             f,
-            "{} changes ({} more were refused), {} flows compared, {} differ; packets did what it says after p50 {:.0?}, p99 {:.0?}",
+            "{} changes ({} more were refused), {} flows compared, {} differ; packets followed after p50 {:.0?}, p99 {:.0?}",
             self.changes,
             self.refused,
             self.flows,
@@ -169,7 +169,7 @@ pub fn change(
                     changes.held.push(object.clone());
                 }
             }
-            Change::Gone(object) => whole.delete(object)?,
+            Change::Deleted(object) => whole.delete(object)?,
         }
         report.changes += 1;
         let written = Instant::now();
@@ -200,7 +200,7 @@ pub fn clear(whole: &E2eCluster, changes: &mut Changes) -> Result<()> {
     Ok(())
 }
 
-/// A policy under which one pod may send to another and nobody else may.
+/// A policy that allows one pod to send to another, and no other flow.
 pub fn one_way(namespace: &str) -> Value {
     json!({
         "apiVersion": "networking.k8s.io/v1",

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 pub struct Shown {
     /// What is typed.
     pub command: String,
-    /// What is answered; a line of three dots stands for any lines.
+    /// The output; a line of three dots matches any lines.
     pub answer: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ fn is_as_shown(lines: &[String], shown: &[String]) -> bool {
 
 /// How long a cluster may take until packets do what was just written.
 const SETTLED: Duration = Duration::from_secs(20);
-/// Stands behind the answer of each command.
+/// The line after the output of each command.
 const END: &str = "--- end of the answer ---";
 
 /// Types all commands into one shell, and compares what it answers.
@@ -70,7 +70,7 @@ pub fn replay(shell: &mut Command, all: &[Shown]) -> Result<()> {
             if is_as_shown(&lines, &shown.answer) {
                 break;
             }
-            // Whoever reads the page types more slowly than this does; a packet may be a moment too early.
+            // A reader types more slowly than this program; a packet may be a moment too early.
             let is_probe = shown.command.contains(" exec ");
             if !is_probe || Instant::now() > end {
                 let (lines, answer) = (lines.join("\n"), shown.answer.join("\n"));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_and_answers_are_told_apart() {
+    fn commands_and_output_are_distinguished() {
         let page = "# A\n\n```shell-session\n$ no\n```\n\n## B\n\n```console\n$ no\n```\n\n```shell-session\n$ x=1\n$ echo $x\n1\n```\n";
         let expected = [("x=1", ""), ("echo $x", "1")].map(|(command, answer)| Shown {
             command: command.to_owned(),

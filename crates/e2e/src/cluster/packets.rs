@@ -1,4 +1,4 @@
-//! What packets of real pods do, next to what `explain` says of the live cluster.
+//! Packets of real pods, next to the verdicts of `explain` for the live cluster.
 
 #![allow(
     clippy::indexing_slicing,
@@ -20,7 +20,7 @@ use serde_json::Value;
 use super::E2eCluster;
 use super::pods::Pod;
 
-/// The ports that are asked about.
+/// The ports of the flows.
 pub const TCP: [u16; 2] = [80, 8080];
 /// The port of echoes.
 pub const UDP: u16 = 53;
@@ -30,7 +30,7 @@ pub(crate) const DROPPED: Duration = Duration::from_millis(700);
 /// What is answered: source, destination and port, and whether it is allowed.
 pub type Answers = BTreeMap<(String, String, String), bool>;
 
-/// Somebody in every pod who answers what comes to the UDP port.
+/// A process in every pod that answers at the UDP port.
 #[derive(Debug)]
 pub struct Echoes(Arc<AtomicBool>);
 
@@ -75,7 +75,7 @@ impl Drop for Echoes {
     }
 }
 
-/// Sends packets between all pods, and says which were answered.
+/// Sends packets between all pods, and returns which were answered.
 pub fn measured(pods: &[Pod]) -> Result<Answers> {
     let mut answers = Answers::new();
     let all: Vec<Result<Vec<(String, String, bool)>>> = thread::scope(|scope| {
@@ -98,12 +98,12 @@ pub fn measured(pods: &[Pod]) -> Result<Answers> {
 
 fn from(pod: &Pod, pods: &[Pod]) -> Result<Vec<(String, String, bool)>> {
     let others = pods.iter().filter(|it| it.address != pod.address);
-    let asked = others.flat_map(|to| {
+    let flows = others.flat_map(|to| {
         let tcp = TCP.map(|port| (to, false, port));
         tcp.into_iter().chain([(to, true, UDP)])
     });
     thread::scope(|scope| {
-        let workers: Vec<_> = asked
+        let workers: Vec<_> = flows
             .map(|(to, is_udp, port)| {
                 scope.spawn(move || {
                     pod.enter()?;
@@ -127,7 +127,7 @@ fn from(pod: &Pod, pods: &[Pod]) -> Result<Vec<(String, String, bool)>> {
     })
 }
 
-/// Whether somebody answers, be it that nobody listens there.
+/// Whether the destination answers, also if only with a reset.
 pub(crate) fn connected(to: SocketAddr) -> Result<bool> {
     match TcpStream::connect_timeout(&to, DROPPED) {
         Ok(_) => Ok(true),
@@ -137,7 +137,7 @@ pub(crate) fn connected(to: SocketAddr) -> Result<bool> {
     }
 }
 
-/// Whether somebody answers a datagram, be it that nobody listens there.
+/// Whether the destination answers a datagram, also if only with an ICMP error.
 pub(crate) fn echoed(to: SocketAddr) -> Result<bool> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     socket.connect(to)?;
@@ -145,15 +145,15 @@ pub(crate) fn echoed(to: SocketAddr) -> Result<bool> {
     socket.send(b"?")?;
     match socket.recv(&mut [0; 8]) {
         Ok(_) => Ok(true),
-        // Nobody listens there, which only those learn who may ask.
+        // No socket listens there: the answer comes only if policies allow the flow.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-        Err(error) => Err(error).with_context(|| format!("cannot ask {to}")),
+        Err(error) => Err(error).with_context(|| format!("cannot connect to {to}")),
     }
 }
 
 impl E2eCluster {
-    /// What `explain` says of the live cluster about the same flows.
+    /// The verdicts of `explain` for the live cluster and the same flows.
     pub fn explained(&self, pods: &[Pod]) -> Result<Answers> {
         let mut flows = String::new();
         let mut keys = Vec::new();
@@ -167,9 +167,9 @@ impl E2eCluster {
             }
         }
         let words = ["explain", "--lenient", "--flows", "-", "-o", "jsonl"];
-        let said = self.palisade(&words, &flows)?;
+        let output = self.palisade(&words, &flows)?;
         let mut answers = Answers::new();
-        for (key, line) in keys.into_iter().zip(said.lines()) {
+        for (key, line) in keys.into_iter().zip(output.lines()) {
             let explanation: Value = serde_json::from_str(line)?;
             answers.insert(key, explanation["verdict"] == "Allow");
         }
@@ -185,13 +185,13 @@ pub fn differences(explained: &Answers, measured: &Answers) -> Vec<String> {
         None => "nothing",
     };
     let mut words = Vec::new();
-    for (key, says) in explained {
+    for (key, explained) in explained {
         let does = measured.get(key);
-        if does != Some(says) {
+        if does != Some(explained) {
             let (from, to, port) = key;
             words.push(format!(
                 "{from} -> {to} {port}: explain says {}, packets {}",
-                word(Some(says)),
+                word(Some(explained)),
                 word(does)
             ));
         }

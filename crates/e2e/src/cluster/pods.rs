@@ -1,4 +1,4 @@
-//! Real pods, and the network namespaces that they live in.
+//! Real pods and their network namespaces.
 
 #![allow(
     clippy::indexing_slicing,
@@ -34,7 +34,7 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// As questions call it.
+    /// Its name in flow queries.
     pub fn called(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }

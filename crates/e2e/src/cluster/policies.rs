@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use palisade_generate::Rng;
 
-/// The namespaces, apps and kinds that random policies speak of.
+/// The namespaces, apps and kinds of random policies.
 pub const NAMESPACES: [&str; 2] = ["x", "y"];
 /// The apps.
 pub const APPS: [&str; 3] = ["web", "db", "client"];
@@ -28,8 +28,8 @@ const MOST: usize = 8;
 pub enum Change {
     /// An object is new or different.
     Set(Value),
-    /// An object is gone.
-    Gone(Value),
+    /// An object is deleted.
+    Deleted(Value),
 }
 
 /// Where random changes come from.
@@ -62,7 +62,7 @@ impl Changes {
         let is_full = self.held.len() >= MOST;
         if !self.held.is_empty() && (is_full || turn < 4) {
             let place = usize::try_from(self.rng.below(self.held.len() as u64)).unwrap_or(0);
-            return Change::Gone(self.held.swap_remove(place));
+            return Change::Deleted(self.held.swap_remove(place));
         }
         Change::Set(self.policy())
     }

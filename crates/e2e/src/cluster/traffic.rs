@@ -48,7 +48,7 @@ pub fn during<T>(
             let (ready, started) = channel();
             let is_quiet = &is_quiet;
             let receiver = scope.spawn(move || receive(to, from, is_quiet, &ready));
-            // If it ends without a word, its error is told in the end.
+            // If it ends without output, its error is reported at the end.
             let _ = started.recv();
             let sender = scope.spawn(|| send(from, to, &is_over));
             workers.push((sender, receiver));
@@ -72,7 +72,7 @@ pub fn during<T>(
     })
 }
 
-/// A port of its own for each sender, so that many may send to one.
+/// A port of its own for each sender: many may send to one pod.
 fn port_of(from: &Pod) -> u16 {
     let last = match from.address {
         std::net::IpAddr::V4(it) => it.octets(),
@@ -111,7 +111,7 @@ fn receive(at: &Pod, from: &Pod, is_quiet: &AtomicBool, ready: &Sender<()>) -> R
     Ok((arrived, overrun(&sockets, port_of(from))))
 }
 
-/// How many packets found the socket of a port full, as the kernel's list of sockets says.
+/// How many packets found the socket of a port full, by the kernel's list of sockets.
 fn overrun(sockets: &str, port: u16) -> u64 {
     let local = format!(":{port:04X}");
     let line = sockets.lines().find(|line| {

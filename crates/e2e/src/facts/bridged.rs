@@ -1,4 +1,4 @@
-//! Whether packets between pods of one node are judged, by what connects the pods (D103).
+//! Whether packets between pods of one node pass the agent's rules, by what connects the pods (D103).
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,12 @@ use crate::cluster::E2eCluster;
 use crate::cluster::campaign::one_way;
 use crate::cluster::packets::{Echoes, differences, measured};
 
-/// The pods of all questions.
+/// The pods of all flows.
 pub const APPS: [&str; 3] = ["web", "db", "client"];
 /// How long packets may do something else than what is written, and how long the agent may take to see that they do.
 const SETTLED: Duration = Duration::from_secs(10);
 
-/// Counts packets between pods of the node where we judge them.
+/// Counts packets between pods of the node in the forward hook.
 const COUNTER: &str = "add table inet facts; delete table inet facts; add table inet facts; \
     add chain inet facts forward { type filter hook forward priority filter - 20; }; \
     add rule inet facts forward ip saddr 10.200.1.0/24 ip daddr 10.200.1.0/24 counter";
@@ -27,7 +27,7 @@ pub fn bridged(whole: &E2eCluster, place: &Place, findings: &mut Findings) -> Re
     let echoes = Echoes::start(&pods)?;
     let when = &place.name;
     on_node(whole, &format!("nft '{COUNTER}'"))?;
-    let mut is_judged = true;
+    let mut is_evaluated = true;
     for (name, policy) in [("one way", one_way("x")), ("isolated", isolated())] {
         whole.apply(&policy)?;
         let explained = whole.explained(&pods)?;
@@ -38,7 +38,7 @@ pub fn bridged(whole: &E2eCluster, place: &Place, findings: &mut Findings) -> Re
                 break found;
             }
         };
-        is_judged &= found.is_empty();
+        is_evaluated &= found.is_empty();
         let denied = explained.values().filter(|it| !**it).count();
         findings.note(format!(
             "{when}: {name}: {} flows compared, {denied} denied; {} do not do what is explained{}",
@@ -51,8 +51,8 @@ pub fn bridged(whole: &E2eCluster, place: &Place, findings: &mut Findings) -> Re
         whole.delete(&policy)?;
     }
     findings.expect(
-        is_judged || place.is_bypassed,
-        format!("{when}: packets do what is explained: {is_judged}"),
+        is_evaluated || place.is_bypassed,
+        format!("{when}: packets do what is explained: {is_evaluated}"),
     );
     findings.note(format!(
         "{when}: {} packets between pods of the node were seen in forward",
@@ -60,28 +60,28 @@ pub fn bridged(whole: &E2eCluster, place: &Place, findings: &mut Findings) -> Re
     ));
     on_node(whole, "nft delete table inet facts")?;
     drop(echoes);
-    if !is_judged {
+    if !is_evaluated {
         // For other reasons, too, an agent may not be ready for a moment.
         std::thread::sleep(SETTLED);
     }
     let end = Instant::now() + SETTLED;
     let (code, words) = loop {
-        let said = readiness(whole)?;
-        if (said.0 == 200) == is_judged || Instant::now() > end {
-            break said;
+        let status = readiness(whole)?;
+        if (status.0 == 200) == is_evaluated || Instant::now() > end {
+            break status;
         }
         std::thread::sleep(Duration::from_millis(200));
     };
     findings.expect(
-        (code == 200) == is_judged,
+        (code == 200) == is_evaluated,
         format!(
-            "{when}: pods are judged: {is_judged}; the agent's /readyz says {code} {words:?} (D103)"
+            "{when}: flows between pods are evaluated: {is_evaluated}; the agent's /readyz answers {code} {words:?} (D103)"
         ),
     );
     Ok(())
 }
 
-/// Nobody reaches anybody.
+/// Denies all flows between the pods.
 fn isolated() -> Value {
     json!({
         "apiVersion": "networking.k8s.io/v1",

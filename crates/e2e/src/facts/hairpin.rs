@@ -103,13 +103,13 @@ pub fn hairpin(whole: &E2eCluster, place: &Place, findings: &mut Findings) -> Re
             true,
         ),
         (
-            "web sends to itself and admits nobody",
+            "web sends to itself and admits no pod",
             json!([]),
             json!([{"to": peer("web")}]),
             false,
         ),
         (
-            "web admits itself and sends to nobody",
+            "web admits itself and sends to no pod",
             json!([{"from": peer("web")}]),
             json!([]),
             false,
@@ -130,7 +130,7 @@ pub fn hairpin(whole: &E2eCluster, place: &Place, findings: &mut Findings) -> Re
 
     let block = json!([{"to": [{"ipBlock": {"cidr": format!("{NODE}/32")}}]}]);
     for (what, egress, allowed) in [
-        ("client sends to nobody", json!([]), false),
+        ("client sends to no pod", json!([]), false),
         ("client sends to the node", block, true),
     ] {
         let policy = policy("client", &json!([]), &egress);
@@ -171,7 +171,7 @@ fn open(to: SocketAddr) -> bool {
     std::net::TcpStream::connect_timeout(&to, Duration::from_millis(700)).is_ok()
 }
 
-/// Who the source is: in forward, and to the server.
+/// The source address: in the forward hook, and at the server.
 fn sources(
     whole: &E2eCluster,
     place: &Place,
@@ -191,7 +191,7 @@ fn sources(
             .to_owned();
         let by_server = match accepted(listener)? {
             Some(address) => address.ip().to_string(),
-            None => "nobody".to_owned(),
+            None => "none".to_owned(),
         };
         let when = &place.name;
         let words = format!(
@@ -205,7 +205,7 @@ fn sources(
     on_node(whole, "nft delete table inet facts").map(drop)
 }
 
-/// The same if ports of the bridge do not send back where a frame came from, which some plugins have to be told.
+/// The same if ports of the bridge do not send frames back to their origin (hairpin mode off), the default of some plugins.
 fn without_hairpin_mode(
     whole: &E2eCluster,
     place: &Place,
@@ -229,7 +229,7 @@ fn without_hairpin_mode(
     Ok(())
 }
 
-/// Who has connected, if anybody has in the last moment.
+/// The address of the newest connection of the last moment, if there is one.
 fn accepted(listener: &TcpListener) -> Result<Option<SocketAddr>> {
     listener.set_nonblocking(true)?;
     let end = Instant::now() + Duration::from_millis(100);

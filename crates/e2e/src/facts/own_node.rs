@@ -173,7 +173,7 @@ pub fn own_node(whole: &E2eCluster, place: &Place, findings: &mut Findings) -> R
     whole.delete(&list)
 }
 
-/// Somebody on the node who answers at the ports of UDP.
+/// A process of the node that answers at the ports of UDP.
 #[derive(Debug)]
 struct Echoes(Arc<AtomicBool>);
 

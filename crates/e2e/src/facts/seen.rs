@@ -1,4 +1,4 @@
-//! What is asked of the specification, of `explain` and of packets alike, on a cluster of the testbed.
+//! Flows whose verdicts by the specification, by `explain` and by packets are compared, on a cluster of the testbed.
 
 #![allow(
     clippy::indexing_slicing,
@@ -47,7 +47,7 @@ pub fn ground(palisade: &Path, deploy: &Path, plugin: Plugin) -> Result<E2eClust
     E2eCluster::install_in(&installed, &shape)
 }
 
-/// The first node, as somebody who sends and receives.
+/// The first node as a sender and receiver.
 pub fn node(whole: &E2eCluster) -> Pod {
     Pod {
         namespace: String::new(),
@@ -61,8 +61,8 @@ pub fn node(whole: &E2eCluster) -> Pod {
 pub fn on_node(whole: &E2eCluster, script: &str) -> Result<String> {
     let mut command = whole.cluster.enter(1, Path::new("sh"));
     let output = command.args(["-c", script]).output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(output.status.success(), "{script}: {}", said.trim());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "{script}: {}", stderr.trim());
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -75,7 +75,7 @@ pub fn show_bridged(whole: &E2eCluster, is_shown: bool) -> Result<()> {
     on_node(whole, &script).map(drop)
 }
 
-/// What the agent of the node says of itself: the code, and the words.
+/// The agent's `/readyz`: the code and the text.
 pub fn readiness(whole: &E2eCluster) -> Result<(u16, String)> {
     node(whole).inside(ready)
 }
@@ -85,16 +85,16 @@ pub fn readiness(whole: &E2eCluster) -> Result<(u16, String)> {
 pub enum Carrier {
     /// TCP.
     Tcp,
-    /// UDP; somebody at the destination echoes.
+    /// UDP; a process at the destination echoes.
     Udp,
     /// SCTP, which this kernel may not speak: whether the first packet comes to the node is all that is seen.
     Sctp,
 }
 
-/// A flow, and what the specification says of it.
+/// A flow, and its verdict by the specification.
 #[derive(Clone, Debug)]
 pub struct Case<'a> {
-    /// Who sends.
+    /// The sender.
     pub from: &'a Pod,
     /// How `explain` calls the destination.
     pub called: &'a str,
@@ -145,8 +145,8 @@ pub fn compare(
         let _ = writeln!(flows, "{} {} {}", case.source(), case.called, case.port());
     }
     let words = ["explain", "--lenient", "--flows", "-", "-o", "jsonl"];
-    let said = whole.palisade(&words, &flows)?;
-    let verdicts: Vec<String> = said
+    let output = whole.palisade(&words, &flows)?;
+    let verdicts: Vec<String> = output
         .lines()
         .map(|line| {
             let explanation: Value = serde_json::from_str(line)?;
@@ -201,7 +201,7 @@ fn all_at_once(cases: &[Case<'_>], node: &Pod) -> Result<Vec<bool>> {
     })
 }
 
-/// Whether the first packet of an association comes to somebody who listens behind the node's input path.
+/// Whether the first packet of an association reaches a socket behind the node's input hook.
 fn announced(from: &Pod, at: &Pod, to: SocketAddr) -> Result<bool> {
     let raw = || {
         Ok(Socket::new(
@@ -213,7 +213,7 @@ fn announced(from: &Pod, at: &Pod, to: SocketAddr) -> Result<bool> {
     let mut ear = at.inside(raw)?;
     ear.set_read_timeout(Some(DROPPED))?;
     let mouth = from.inside(raw)?;
-    // Another association each time, so that none is judged by what was remembered.
+    // Another association each time: an entry of connection tracking would accept the packet.
     let port = NEXT_PORT.fetch_add(1, Ordering::Relaxed);
     let connection = Connection {
         protocol: Crafted::Sctp,

@@ -31,7 +31,7 @@ pub(super) struct Churn {
     pub(super) seconds: f64,
     /// How many changes the server refused: two of one pod met.
     pub(super) refused: u64,
-    /// How many events of pods the agent was told of.
+    /// How many events of pods the agent received.
     pub(super) events: u64,
     /// The processor time of the agent, in seconds.
     pub(super) cpu: f64,
@@ -42,7 +42,7 @@ pub(super) struct Churn {
     pub(super) programmed: u64,
 }
 
-/// Changes pods and says what it cost the agent.
+/// Changes pods and returns the cost for the agent.
 pub(super) fn churn(
     runtime: &Runtime,
     writer: &Writer,
@@ -84,7 +84,7 @@ async fn change(writer: &Writer, filled: &Filled, time: Duration, seed: u64) -> 
         {
             refused += u64::from(done.context("a task was lost")?.is_err());
         }
-        // Each pod has its turn once in a while, so that requests for one do not meet.
+        // Each pod has its turn: two requests for one pod never run at a time.
         let pods = &filled.elsewhere;
         let Some(pod) = pods.get(number as usize % pods.len().max(1)) else {
             break;
@@ -110,8 +110,14 @@ async fn one(writer: Writer, pod: Value, what: u64, number: u32) -> Result<()> {
             writer.delete(&place.own).await?;
             writer.create(&pod).await
         }
-        1 => writer.ask("PATCH", &place.own, &label).await.map(|_| ()),
-        _ => writer.ask("PATCH", &status, &restarts).await.map(|_| ()),
+        1 => writer
+            .request("PATCH", &place.own, &label)
+            .await
+            .map(|_| ()),
+        _ => writer
+            .request("PATCH", &status, &restarts)
+            .await
+            .map(|_| ()),
     }
 }
 

@@ -101,7 +101,7 @@ pub(super) async fn fill(writer: &Writer, plan: &Plan) -> Result<Filled> {
 
 fn progress(written: usize, total: usize, started: Instant) {
     let seconds = started.elapsed().as_secs();
-    // Nobody need see it.
+    // Its output is not needed.
     let _ = write!(
         std::io::stderr(),
         "\r{written} of {total} objects written, {seconds} s"

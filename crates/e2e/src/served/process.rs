@@ -1,4 +1,4 @@
-//! An agent as a process: whether it is ready, what it keeps and what it has used, as the kernel tells.
+//! An agent as a process: whether it is ready, its memory and its processor time, by the kernel.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

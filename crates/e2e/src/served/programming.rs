@@ -1,4 +1,4 @@
-//! How long it takes from a request that writes an object until the kernel holds what it says.
+//! The time from a request that writes an object until the kernel has its rules.
 
 #![allow(
     clippy::indexing_slicing,
@@ -26,7 +26,7 @@ const BETWEEN: Duration = Duration::from_millis(110);
 
 /// What is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(super) enum Sort {
+pub(super) enum WrittenKind {
     /// A NetworkPolicy of pods of the node: created, changed, deleted.
     NetworkPolicy,
     /// A policy of the cluster that has subjects on the node: created, changed, deleted.
@@ -35,8 +35,12 @@ pub(super) enum Sort {
     Pod,
 }
 
-impl Sort {
-    pub(super) const ALL: [Sort; 3] = [Sort::NetworkPolicy, Sort::ClusterPolicy, Sort::Pod];
+impl WrittenKind {
+    pub(super) const ALL: [WrittenKind; 3] = [
+        WrittenKind::NetworkPolicy,
+        WrittenKind::ClusterPolicy,
+        WrittenKind::Pod,
+    ];
 }
 
 /// From the request being sent to the kernel's first and last transaction, in microseconds.
@@ -55,21 +59,21 @@ struct Request {
     body: Value,
 }
 
-/// Writes objects of a sort, one after the other.
+/// Writes objects of a kind, one after the other.
 pub(super) async fn programmed(
     writer: &Writer,
     filled: &Filled,
-    sort: Sort,
+    kind: WrittenKind,
     writes: u64,
     seed: u64,
 ) -> Result<Vec<Time>> {
     let mut watcher = Watcher::open()?;
-    let mut rng = Rng::new(seed ^ (sort as u64) << 32);
+    let mut rng = Rng::new(seed ^ (kind as u64) << 32);
     let mut times = Vec::new();
     let mut number = 0;
     while (times.len() as u64) < writes {
         number += 1;
-        for request in requests(writer, filled, sort, &mut rng, number).await? {
+        for request in requests(writer, filled, kind, &mut rng, number).await? {
             times.push(measured(writer, &mut watcher, &request).await?);
         }
     }
@@ -81,15 +85,15 @@ async fn measured(writer: &Writer, watcher: &mut Watcher, request: &Request) -> 
     tokio::time::sleep(BETWEEN.saturating_sub(QUIET)).await;
     let Request { method, path, body } = request;
     let started = Instant::now();
-    writer.ask(method, path, body).await?;
+    writer.request(method, path, body).await?;
     let answered = started.elapsed();
-    let mut heard: Option<(Instant, Instant)> = None;
+    let mut changes: Option<(Instant, Instant)> = None;
     loop {
         let notice = watcher.next(QUIET)?;
         let now = Instant::now();
-        match (notice, &mut heard) {
+        match (notice, &mut changes) {
             (Some(_), Some((_, last))) => *last = now,
-            (Some(_), None) => heard = Some((now, now)),
+            (Some(_), None) => changes = Some((now, now)),
             (None, Some((first, last))) => {
                 let since = |it: Instant| it.saturating_duration_since(started).as_micros() as u64;
                 return Ok(Time {
@@ -108,7 +112,7 @@ async fn measured(writer: &Writer, watcher: &mut Watcher, request: &Request) -> 
 async fn requests(
     writer: &Writer,
     filled: &Filled,
-    sort: Sort,
+    kind: WrittenKind,
     rng: &mut Rng,
     number: u64,
 ) -> Result<Vec<Request>> {
@@ -125,8 +129,8 @@ async fn requests(
     let app = |pod: &Value| json!({"matchLabels": {"app": pod["metadata"]["labels"]["app"]}});
     let home = |pod: &Value| json!({"matchLabels": {"kubernetes.io/metadata.name": pod["metadata"]["namespace"]}});
     let port = 20_000 + number % 40_000;
-    let object = match sort {
-        Sort::NetworkPolicy => json!({
+    let object = match kind {
+        WrittenKind::NetworkPolicy => json!({
             "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
             "metadata": {"name": format!("measured-{number}"), "namespace": namespace},
             "spec": {
@@ -138,7 +142,7 @@ async fn requests(
                 }],
             },
         }),
-        Sort::ClusterPolicy => json!({
+        WrittenKind::ClusterPolicy => json!({
             "apiVersion": "policy.networking.k8s.io/v1alpha2", "kind": "ClusterNetworkPolicy",
             "metadata": {"name": format!("measured-{number}")},
             "spec": {
@@ -151,12 +155,12 @@ async fn requests(
                 }],
             },
         }),
-        Sort::Pod => {
+        WrittenKind::Pod => {
             let mut pod = local;
             pod["metadata"]["name"] = json!(format!("measured-{number}"));
             pod["metadata"]["ownerReferences"] = Value::Null;
             pod["metadata"]["generateName"] = Value::Null;
-            // Addresses that nobody else has.
+            // Addresses of no other pod.
             let address = format!("10.255.{}.{}", number / 250 % 250, number % 250 + 1);
             pod["status"]["podIP"] = json!(address);
             pod["status"]["podIPs"] = json!([{"ip": address}]);
@@ -169,7 +173,7 @@ async fn requests(
         path: place.own.clone(),
         body: json!({"gracePeriodSeconds": 0}),
     };
-    if sort == Sort::Pod {
+    if kind == WrittenKind::Pod {
         // Without an address a pod is nothing to the kernel yet.
         let mut bare = object.clone();
         bare["status"] = Value::Null;
@@ -183,11 +187,13 @@ async fn requests(
         return Ok(vec![running, deletion]);
     }
     let mut changed = json!({"spec": {"ingress": object["spec"]["ingress"]}});
-    let ports = match sort {
-        Sort::ClusterPolicy => json!([{"tcp": {"destinationPort": {"number": port + 1}}}]),
-        Sort::NetworkPolicy | Sort::Pod => json!([{"port": port + 1, "protocol": "TCP"}]),
+    let ports = match kind {
+        WrittenKind::ClusterPolicy => json!([{"tcp": {"destinationPort": {"number": port + 1}}}]),
+        WrittenKind::NetworkPolicy | WrittenKind::Pod => {
+            json!([{"port": port + 1, "protocol": "TCP"}])
+        }
     };
-    let field = if sort == Sort::ClusterPolicy {
+    let field = if kind == WrittenKind::ClusterPolicy {
         "protocols"
     } else {
         "ports"

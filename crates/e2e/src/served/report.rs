@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::churn::Churn;
 use super::fill::Filled;
 use super::process::{Memory, Settled};
-use super::programming::{Sort, Time};
+use super::programming::{Time, WrittenKind};
 use palisade_generate::point::Plan;
 
 /// All that is reported.
@@ -38,7 +38,7 @@ pub struct ServedReport {
 #[serde(rename_all = "camelCase")]
 struct Programmed {
     run: usize,
-    sort: Sort,
+    kind: WrittenKind,
     writes: usize,
     first: Quantiles,
     last: Quantiles,
@@ -104,10 +104,10 @@ impl ServedReport {
         }
     }
 
-    pub(super) fn programmed(&mut self, run: usize, sort: Sort, times: &[Time]) {
+    pub(super) fn programmed(&mut self, run: usize, kind: WrittenKind, times: &[Time]) {
         self.programmed.push(Programmed {
             run,
-            sort,
+            kind,
             writes: times.len(),
             first: Quantiles::of(times.iter().map(|it| it.first)),
             last: Quantiles::of(times.iter().map(|it| it.last)),
@@ -124,7 +124,7 @@ impl ServedReport {
         self.end = memory;
     }
 
-    /// What is kept over an agent that knows of nothing, in megabytes.
+    /// Memory above that of an agent without objects, in megabytes.
     fn over(&self, memory: Memory) -> f64 {
         let kilobytes = memory.resident.saturating_sub(self.bare.memory.resident);
         kilobytes as f64 * 1_024.0 / 1e6
@@ -168,7 +168,7 @@ impl fmt::Display for ServedReport {
                 f,
                 "run {} {:<14} {} writes: answered {}; first transaction {}; last {}",
                 it.run + 1,
-                format!("{:?}", it.sort),
+                format!("{:?}", it.kind),
                 it.writes,
                 it.answered,
                 it.first,

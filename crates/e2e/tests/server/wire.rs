@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// A wire between whoever follows and the server.
+/// A TCP proxy between a client and the server.
 pub(crate) struct Wire {
     is_cut: Arc<AtomicBool>,
     /// After so many bytes a connection breaks; 0: never.

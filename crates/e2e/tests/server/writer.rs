@@ -27,13 +27,13 @@ impl Writer {
         }
     }
 
-    pub(crate) async fn ask(
+    pub(crate) async fn request(
         &self,
         method: &str,
         path: &str,
         body: &Value,
     ) -> Result<Value, String> {
-        let answer = self.client.ask(method, path, body).await;
+        let answer = self.client.request(method, path, body).await;
         answer.map_err(|error| format!("{error:#}"))
     }
 
@@ -48,20 +48,20 @@ impl Writer {
         {
             let object =
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-            let _ = self.ask("POST", "/api/v1/namespaces", &object).await;
+            let _ = self.request("POST", "/api/v1/namespaces", &object).await;
         }
         let mut new = presentable(object, place.kind);
         if place.kind == Kind::Pod {
             // Little of a pod may be changed, and not where it runs.
             let _ = self.client.delete(&place.own).await;
         }
-        let stored = match self.ask("POST", &place.collection, &new).await {
+        let stored = match self.request("POST", &place.collection, &new).await {
             Ok(stored) => Ok(stored),
-            Err(_) => match self.ask("GET", &place.own, &Value::Null).await {
+            Err(_) => match self.request("GET", &place.own, &Value::Null).await {
                 Ok(before) => {
                     new["metadata"]["resourceVersion"] =
                         before["metadata"]["resourceVersion"].clone();
-                    self.ask("PUT", &place.own, &new).await
+                    self.request("PUT", &place.own, &new).await
                 }
                 Err(error) => Err(error),
             },
@@ -92,7 +92,7 @@ impl Writer {
     pub(crate) async fn all(&self, resources: &[Resource]) -> Vec<Value> {
         let mut all = Vec::new();
         for resource in resources {
-            if let Ok(list) = self.ask("GET", &resource.path(), &Value::Null).await {
+            if let Ok(list) = self.request("GET", &resource.path(), &Value::Null).await {
                 all.push(list);
             }
         }

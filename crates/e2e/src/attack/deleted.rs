@@ -76,7 +76,7 @@ fn named(ground: &Ground, name: &str) -> Result<Pod> {
     found.context("a pod that runs is there")
 }
 
-/// A namespace is deleted, and its policies are gone while its pod still runs.
+/// Deletes a namespace: its policies are deleted while its pod still runs.
 pub fn namespace(ground: &Ground, _: &AttackArgs, findings: &mut Findings) -> Result<()> {
     let pod = leave(ground)?;
     let to = SocketAddr::new(pod.address, 80);
@@ -84,7 +84,7 @@ pub fn namespace(ground: &Ground, _: &AttackArgs, findings: &mut Findings) -> Re
     let closed = || -> Result<bool> {
         let mut is_closed = true;
         for sender in senders {
-            // Once the pod is gone there is no way to it.
+            // After the end of the pod it cannot be reached.
             is_closed &= !sender.inside(|| connected(to)).unwrap_or(false);
         }
         Ok(is_closed)
@@ -96,23 +96,26 @@ pub fn namespace(ground: &Ground, _: &AttackArgs, findings: &mut Findings) -> Re
     let own = format!("{policy}/closed-late");
     // The namespace's own controller may have been faster.
     let _ = whole.kubectl(&["delete", "--raw", &own]);
-    until("the policy is gone", || {
+    until("the policy is deleted", || {
         let text = whole.kubectl(&["get", "--raw", &policy])?;
         let list: Value = serde_json::from_str(&text)?;
         Ok(list["items"].as_array().is_none_or(Vec::is_empty))
     })?;
     let began = Instant::now();
-    let mut asked = 0;
+    let mut probes = 0;
     while pod.network.exists() && began.elapsed() < Duration::from_secs(LINGERS * 2) {
-        asked += senders.len();
+        probes += senders.len();
         if !closed()? {
-            bail!("a pod is open because its policy is gone with its namespace");
+            bail!("a pod is open because its policy was deleted with its namespace");
         }
     }
-    findings.probes += asked;
-    ensure!(asked > senders.len(), "the pod was gone before its policy");
+    findings.probes += probes;
+    ensure!(
+        probes > senders.len(),
+        "the pod ended before its policy was deleted"
+    );
     findings.note(format!(
-        "the pod ran for {:.1?} more after its policy was gone, and {asked} connections to it were dropped",
+        "the pod ran for {:.1?} more after its policy was deleted, and {probes} connections to it were dropped",
         began.elapsed()
     ));
     whole.kubectl(&[
