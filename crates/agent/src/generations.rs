@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_doubt_all_marks_but_the_current_are_forgotten() {
+    fn after_an_unknown_outcome_all_older_marks_are_cleared() {
         let mut tracker = GenerationTracker::new(MarkBits::DEFAULT, Generation::new(100));
         // The kernel may have taken any of the two, until it is known to have the last.
         tracker.use_next();

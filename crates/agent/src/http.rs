@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stalled_loop_is_not_ready_and_says_so() {
+    fn a_stalled_loop_is_not_ready_and_is_named_as_the_reason() {
         let health = Health::new();
         health.say(Vec::new());
         assert_eq!(not_ready(&health), Vec::<String>::new());

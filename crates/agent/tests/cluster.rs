@@ -100,7 +100,7 @@ fn pod(name: &str) -> String {
 }
 
 #[test]
-fn what_a_server_does_not_list_any_more_is_gone() {
+fn objects_that_a_new_list_lacks_are_removed() {
     let mut server = Server::new();
     server.lists_pods(&["a", "bb", "ccc"]);
     assert_eq!(server.pods(), 3);
@@ -142,7 +142,7 @@ fn a_kind_that_may_not_be_read_is_not_known() {
 }
 
 #[test]
-fn trouble_takes_nothing_away() {
+fn failed_lists_remove_no_objects() {
     let mut server = Server::new();
     server.lists_pods(&["a", "bb"]);
     let failing = || WatchProblem::Failing("connection refused".to_owned());
@@ -161,7 +161,7 @@ fn trouble_takes_nothing_away() {
 
 /// Nested as deep as a server stores it, and with bytes that are not UTF-8: one tenant's object is that tenant's alone.
 #[test]
-fn an_object_of_one_tenant_takes_nothing_from_others() {
+fn an_object_of_one_tenant_removes_nothing_of_others() {
     let deep = ["[".repeat(50_000), "]".repeat(50_000)].concat();
     let odd = b"{\"f:\xff\":{\"\xfe\xfd\":\"\xc3\"}}";
     for fields in [deep.as_bytes(), odd] {
@@ -184,7 +184,7 @@ fn an_object_of_one_tenant_takes_nothing_from_others() {
 }
 
 #[test]
-fn what_cannot_be_read_keeps_its_last_good_state_and_is_told() {
+fn an_unreadable_object_keeps_its_last_good_state_and_is_reported() {
     let mut server = Server::new();
     server.lists(
         Kind::NetworkPolicy,
@@ -217,7 +217,7 @@ fn what_cannot_be_read_keeps_its_last_good_state_and_is_told() {
 }
 
 #[test]
-fn nothing_is_taken_for_gone_while_an_object_does_not_say_who_it_is() {
+fn nothing_is_swept_while_an_object_has_no_name() {
     let mut server = Server::new();
     let both = [policy("a", b"{}"), policy("b", b"{}")];
     server.lists(Kind::NetworkPolicy, &both);
@@ -277,7 +277,7 @@ fn policies_of_a_namespace_that_is_deleted_outlive_its_pods() {
 }
 
 #[test]
-fn a_policy_that_is_deleted_alone_is_gone_at_once() {
+fn a_policy_that_is_deleted_alone_is_removed_at_once() {
     let mut server = Server::new();
     server.lists(Kind::Namespace, &[namespace(false)]);
     server.lists_pods(&["a"]);
@@ -289,7 +289,7 @@ fn a_policy_that_is_deleted_alone_is_gone_at_once() {
 
 /// An agent asks for its own node before all else; the answer may be late, and then it is old.
 #[test]
-fn what_is_told_ahead_of_a_list_is_no_news_after_it() {
+fn objects_of_list_many_are_not_changes_again_in_the_list() {
     let mut server = Server::new();
     let ahead = WatchEvent::Early(item(pod("a").as_bytes()));
     server.says(Kind::Pod, &ahead);
@@ -309,7 +309,7 @@ fn what_is_told_ahead_of_a_list_is_no_news_after_it() {
 
 /// What an object that cannot be read says of itself may be wrong as well.
 #[test]
-fn a_namespace_where_there_is_none_takes_nothing_away() {
+fn a_namespace_on_a_cluster_wide_kind_removes_nothing() {
     let mut server = Server::new();
     server.lists(Kind::Namespace, &[namespace(false)]);
     let odd = br#"{"metadata":{"name":"x","namespace":"y"},"spec":5}"#;
@@ -327,7 +327,7 @@ fn a_namespace_where_there_is_none_takes_nothing_away() {
 }
 
 #[test]
-fn what_was_never_read_and_is_gone_is_not_told_of_any_more() {
+fn a_deleted_object_that_was_never_read_is_no_longer_reported() {
     let mut server = Server::new();
     let never_read = br#"{"metadata":{"name":"c","namespace":"x"},"spec":[]}"#;
     let faulty = br#"{"metadata":{"name":"d","namespace":"x"},"spec":{"podSelector":{"a":1}}}"#;
@@ -350,7 +350,7 @@ fn what_was_never_read_and_is_gone_is_not_told_of_any_more() {
 
 /// D145: a pod without an address, heard of first, is not the last of its namespace.
 #[test]
-fn a_namespace_that_is_deleted_stays_so_until_it_is_gone() {
+fn a_terminating_namespace_stays_so_until_it_is_deleted() {
     let mut server = Server::new();
     server.lists(Kind::Namespace, &[namespace(true)]);
     server.lists(Kind::NetworkPolicy, &[policy("deny", b"{}")]);
@@ -457,7 +457,7 @@ fn policies_outlive_pods_that_cannot_be_read() {
 
 /// D145: the pods of a namespace may be told of after its policies are gone.
 #[test]
-fn policies_are_not_let_go_before_all_pods_were_listed() {
+fn policies_are_not_released_before_all_pods_were_listed() {
     let mut server = Server::new();
     server.lists(Kind::Namespace, &[namespace(true)]);
     server.lists(Kind::NetworkPolicy, &[policy("deny", b"{}")]);
@@ -483,7 +483,7 @@ fn policies_are_not_let_go_before_all_pods_were_listed() {
 
 /// Without pods there is nobody to enforce them for, and a namespace is gone only when its pods are.
 #[test]
-fn policies_go_with_a_namespace_that_has_no_pods() {
+fn policies_end_with_a_namespace_that_has_no_pods() {
     let mut server = ending(&[]);
     server.says(Kind::NetworkPolicy, &policy_is_gone());
     server.says(
@@ -509,7 +509,7 @@ fn policies_do_not_outlive_a_namespace_that_is_made_anew() {
 
 /// An agent that starts when the policies are gone cannot know that there were any; `docs/operations/agent.md` says so.
 #[test]
-fn what_was_deleted_before_an_agent_starts_is_not_known() {
+fn objects_deleted_before_the_start_are_unknown() {
     let mut server = Server::new();
     server.lists(Kind::Namespace, &[namespace(true)]);
     server.lists(Kind::NetworkPolicy, &[]);

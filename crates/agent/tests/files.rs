@@ -96,7 +96,7 @@ fn pod(name: &str, address: &str) -> String {
 const POLICY: &str = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: p, namespace: x}\nspec: {podSelector: {}}\n";
 
 #[test]
-fn objects_come_and_go_with_their_files() {
+fn objects_are_added_and_removed_with_their_files() {
     let mut source = Source::new();
     let taken = source.write(&[
         ("a.yaml", Some(&pod("a", "10.0.0.1"))),
@@ -122,7 +122,7 @@ fn objects_come_and_go_with_their_files() {
 }
 
 #[test]
-fn the_later_file_counts_and_the_earlier_comes_back() {
+fn the_later_file_is_used_and_the_earlier_returns_with_its_removal() {
     let mut source = Source::new();
     source.write(&[("b.yaml", Some(&pod("a", "10.0.0.2")))]);
     // An earlier file does not change it, a later one does.
@@ -145,7 +145,7 @@ fn the_later_file_counts_and_the_earlier_comes_back() {
 }
 
 #[test]
-fn of_two_in_one_file_the_later_counts() {
+fn of_two_in_one_file_the_later_is_used() {
     let mut source = Source::new();
     let both = [pod("a", "10.0.0.1"), pod("a", "10.0.0.2")].join("---\n");
     let taken = source.write(&[("a.yaml", Some(&both))]);
@@ -160,7 +160,7 @@ fn of_two_in_one_file_the_later_counts() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_keeps_what_it_said() {
+fn an_unreadable_file_keeps_its_objects() {
     let mut source = Source::new();
     source.write(&[("p.yaml", Some(POLICY))]);
     for broken in [
@@ -184,7 +184,7 @@ fn a_file_that_cannot_be_read_keeps_what_it_said() {
 }
 
 #[test]
-fn what_was_never_read_is_read_as_far_as_possible() {
+fn an_object_that_was_never_read_is_read_as_far_as_possible() {
     let mut source = Source::new();
     let text = format!("{POLICY}---\nkind: [\n");
     let taken = source.write(&[("p.yaml", Some(&text))]);
@@ -194,7 +194,7 @@ fn what_was_never_read_is_read_as_far_as_possible() {
 }
 
 #[test]
-fn a_rule_with_an_error_does_not_keep_the_file_back() {
+fn a_rule_with_an_error_does_not_reject_the_file() {
     let mut source = Source::new();
     source.write(&[("p.yaml", Some(POLICY))]);
     let text = POLICY.replace(
@@ -209,7 +209,7 @@ fn a_rule_with_an_error_does_not_keep_the_file_back() {
 }
 
 #[test]
-fn services_and_workloads_are_nothing_to_a_node() {
+fn services_and_workloads_do_not_change_a_node() {
     let mut source = Source::new();
     let text = "apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: x}\nspec: {ports: [{port: 80}]}\n";
     assert_eq!(source.write(&[("s.yaml", Some(text))]).different, 0);

@@ -96,7 +96,7 @@ fn drifts(agent: &mut Agent) -> bool {
 }
 
 #[test]
-fn changes_go_on_while_the_table_is_compared() {
+fn changes_continue_during_an_audit() {
     let mut agent = settled();
     assert_eq!(audit(&mut agent, at(100)), None);
     set_pod(&mut agent, at(101), "b", "10.0.0.2");
@@ -108,7 +108,7 @@ fn changes_go_on_while_the_table_is_compared() {
 }
 
 #[test]
-fn what_differs_is_repaired_unless_a_change_has_overtaken_it() {
+fn drift_is_restored_unless_a_later_change_replaced_it() {
     let mut agent = settled();
     audit(&mut agent, at(100));
     agent.task_finished(at(101), differs());
@@ -146,7 +146,7 @@ fn an_audit_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_tried_again() {
+fn a_failed_audit_is_retried() {
     let mut agent = settled();
     audit(&mut agent, at(100));
     let failed = Err(CommandError("it cannot be read".to_owned()));

@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_as_many_pairs_as_it_may_stand_for_ports() {
+    fn a_port_name_counts_as_many_pairs_as_ports_it_may_match() {
         let names: Vec<PortMatch<'_>> = vec![PortMatch::Named(None, "http"); 10];
         assert_eq!(of(Some(vec![block(9)]), Some(names.clone())), 320);
         assert_eq!(of(None, Some(names)), 10);

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_names_are_read_and_known_as_odd() {
+    fn unusual_names_are_read_and_flagged() {
         assert!(DomainPattern::parse("_x.example.com").unwrap().is_odd());
         assert!(DomainPattern::parse("10.0.0.1").unwrap().is_odd());
         assert!(!DomainPattern::parse("x.example.com").unwrap().is_odd());

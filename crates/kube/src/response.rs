@@ -308,7 +308,7 @@ mod tests {
     use crate::split::SplitObject;
 
     #[test]
-    fn pages_say_how_to_go_on() {
+    fn pages_have_the_continue_token_of_the_next() {
         let rest = br#"{"kind":"PodList","metadata":{"resourceVersion":"7","continue":"abc","remainingItemCount":3},"items":[0,0]}"#;
         let expected = Page {
             version: "7".to_owned(),

@@ -44,7 +44,7 @@ fn names(furnished: &CompletedCluster<'_>) -> Vec<String> {
 }
 
 #[test]
-fn what_the_objects_say_stays() {
+fn addresses_and_nodes_of_the_objects_stay() {
     let yaml = pod("a", "nodeName: n1, ", "10.0.0.1") + &pod("b", "nodeName: n2, ", "10.0.0.2");
     with(&yaml, &["203.0.113.9"], |furnished| {
         assert_eq!(names(furnished), ["x/a", "x/b"]);
@@ -124,7 +124,7 @@ fn a_pod_whose_address_another_has_is_left_out() {
 }
 
 #[test]
-fn the_matrix_asks_declared_and_undeclared_ports_and_echoes() {
+fn the_matrix_has_declared_and_undeclared_ports_and_echoes() {
     let yaml = pod("a", "nodeName: n1, ", "10.0.0.1") + &pod("b", "nodeName: n1, ", "10.0.0.2");
     with(&yaml, &[], |furnished| {
         let asked = questions::matrix(furnished);
@@ -200,7 +200,7 @@ fn a_service_is_dialled_at_its_address() {
 }
 
 #[test]
-fn what_packets_cannot_show_is_said() {
+fn verdicts_that_packets_cannot_show_are_reported() {
     let yaml = pod("a", "nodeName: n1, ", "10.0.0.1") + &pod("b", "nodeName: n1, ", "10.0.0.2");
     with(&yaml, &["203.0.113.9", "203.0.113.8"], |furnished| {
         let mut realiser = ProbePlanner::new(furnished);
@@ -251,7 +251,7 @@ fn a_backend_that_cannot_be_shown_leaves_the_verdict_open() {
 
 /// b is closed, and a is not.
 #[test]
-fn a_packet_that_does_what_was_not_predicted_is_a_difference() {
+fn a_packet_against_its_prediction_is_a_difference() {
     let policy = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n\
         metadata: {name: closed, namespace: x}\nspec: {podSelector: {matchLabels: {app: b}}}\n";
     let node = "nodeName: n1, ";

@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn encoded_messages_can_be_decoded() {
         let mut bytes = Vec::new();
         begin(&mut bytes, 10);
         message(&mut bytes, 0xa00, flag::CREATE, 1, |bytes| {
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_bytes_end_the_reading() {
+    fn broken_bytes_end_the_list() {
         assert_eq!(Messages(&[1, 2, 3]).count(), 0);
         assert_eq!(Messages(&[200; 64]).count(), 0);
         assert_eq!(Messages(&[0; 64]).count(), 0);

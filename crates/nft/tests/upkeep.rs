@@ -384,7 +384,7 @@ fn address(text: &str) -> IpAddr {
 }
 
 #[test]
-fn nothing_is_nothing() {
+fn an_empty_change_has_no_transactions() {
     let story = Story::new(7);
     let (mut upkeep, _) = TableUpdater::new(&story.plan, &settings(0));
     assert_eq!(change_of(&mut upkeep, &PlanChange::default()), []);
@@ -433,7 +433,7 @@ fn a_peer_is_one_element() {
 }
 
 #[test]
-fn another_generation_is_written_wherever_it_stands() {
+fn another_generation_is_written_wherever_it_occurs() {
     for established in [Established::Judge, Established::Keep] {
         let story = Story::new(11);
         let mut settings = settings(0);
@@ -466,7 +466,7 @@ fn another_generation_is_written_wherever_it_stands() {
 
 /// A change that would fill a set up is refused before the kernel would refuse it.
 #[test]
-fn too_little_room_is_said_in_time() {
+fn a_full_set_is_reported_before_the_change() {
     let mut plan = Plan::default();
     let host = |number: u32| IpAddr::V4(std::net::Ipv4Addr::from_bits(number));
     let group = palisade_core::plan::Group {
@@ -548,7 +548,7 @@ fn interfaces_that_lead_elsewhere_change_without_anything_else() {
 
 /// A pod of the other family needs the chains of a body that is there already.
 #[test]
-fn a_body_gets_chains_for_the_family_of_whoever_faces_it() {
+fn a_rule_chain_is_installed_for_the_families_of_its_pods() {
     let mut story = Story::new(0);
     let id = loop {
         story.go_on();

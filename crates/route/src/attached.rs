@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn one_program_in_either_direction_is_enough() {
+    fn one_program_in_either_direction_suffices() {
         let all = [2, 3, 4, 5].map(|it| interface(it, LinkKind::Pair));
         let found = attached(&all, |index, point| {
             Ok(match (index, point) {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_them_has_none_and_an_interface_can_go() {
+    fn a_kernel_without_flowtables_has_none_and_interfaces_can_disappear() {
         let all = [2, 3].map(|it| interface(it, LinkKind::Pair));
         for errno in [Errno::EINVAL, Errno::ENODEV, Errno::ENOENT] {
             assert_eq!(attached(&all, |_, _| Err(errno)), at(&[]));

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_routed_and_so_is_what_passes_a_bridge_that_shows_it() {
+    fn veth_pairs_are_routed_and_so_are_bridges_with_br_netfilter() {
         let shown = LinkKind::Bridge {
             shows: [true, false],
         };
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bridge_is_asked_for_each_family() {
+    fn a_bridge_is_checked_for_each_family() {
         let bridge = |v4, v6| LinkKind::Bridge { shows: [v4, v6] };
         let found = verdict(&pod_routes(&[
             ("10.0.0.1", Some(("cni0", bridge(true, false), true))),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn switches_and_parts_are_refused_whatever_the_others_do() {
+    fn switches_and_macvlans_are_reported_whatever_the_other_pods_have() {
         let found = verdict(&pod_routes(&[
             ("10.0.0.1", Some(("veth1", LinkKind::Pair, true))),
             ("10.0.0.2", Some(("ovs0", LinkKind::Switch, true))),
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_reaches_no_pod_directly_is_told_so() {
+    fn a_node_without_direct_routes_to_pods_is_reported() {
         let away = Some(("eth0", LinkKind::Hardware, false));
         let all = verdict(&pod_routes(&[
             ("10.0.0.1", away.clone()),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_with_a_part_of_the_hardware_is_found_among_others() {
+    fn a_pod_on_a_hardware_interface_is_reported_among_others() {
         let beside = Some(("eth0", LinkKind::Hardware, true));
         let found = verdict(&pod_routes(&[
             ("192.0.2.7", beside.clone()),

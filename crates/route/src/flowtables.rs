@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_all_that_begin_so() {
+    fn a_trailing_star_matches_every_name_with_the_prefix() {
         let path = BTreeSet::from(["veth1".to_owned()]);
         for (hooked, is_found) in [
             ("veth*", true),

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_count_on_the_way_to_pods_and_nowhere_else() {
+    fn programs_count_on_the_path_to_pods_only() {
         let shown = LinkKind::Bridge {
             shows: [true, true],
         };

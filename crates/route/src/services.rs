@@ -58,7 +58,7 @@ mod tests {
         Prot LocalAddress:Port Scheduler Flags\n  -> RemoteAddress:Port Forward Weight ActiveConn InActConn\n";
 
     #[test]
-    fn one_service_is_enough_and_the_module_alone_is_not() {
+    fn one_virtual_service_counts_and_the_module_alone_does_not() {
         let eth0 = [named("eth0")];
         assert!(!services(&eth0, &VirtualServices::None));
         assert!(!services(&eth0, &VirtualServices::Listed(HEAD.to_owned())));

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_and_blocks_are_read_and_nothing_else_matters() {
+    fn kinds_and_blocks_are_read_and_other_attributes_are_skipped() {
         let bytes = message(&[
             (1, b"clsact\0"),
             (2 | 0x8000, b"whatever"),

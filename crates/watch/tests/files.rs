@@ -89,7 +89,7 @@ fn replace(file: &Path, text: &str) {
 }
 
 #[test]
-fn files_stand_in_order_and_others_are_passed_over() {
+fn files_are_in_order_and_others_are_skipped() {
     let (_kept, path) = directory();
     for name in [
         "b.yaml", "a.json", "z.yml.gz", "a.txt", ".h.yaml", "a.yaml~",
@@ -168,7 +168,7 @@ fn the_same_bytes_are_no_change() {
 }
 
 #[test]
-fn what_is_gone_is_gone() {
+fn a_deleted_file_is_removed() {
     let (_kept, path) = directory();
     fs::create_dir(path.join("below")).unwrap();
     fs::write(path.join("a.yaml"), "a").unwrap();
@@ -182,7 +182,7 @@ fn what_is_gone_is_gone() {
 }
 
 #[test]
-fn what_cannot_be_read_stays_what_it_was() {
+fn an_unreadable_file_keeps_its_last_content() {
     let (_kept, path) = directory();
     let file = path.join("a.yaml");
     fs::write(&file, "good").unwrap();
@@ -205,7 +205,7 @@ fn what_cannot_be_read_stays_what_it_was() {
 }
 
 #[test]
-fn what_was_never_read_is_told_only() {
+fn a_file_that_was_never_read_is_only_reported() {
     let (_kept, path) = directory();
     symlink("/proc/self/mem", path.join("a.yaml")).unwrap();
     fs::write(path.join("b.yaml"), "b").unwrap();
@@ -215,7 +215,7 @@ fn what_was_never_read_is_told_only() {
 }
 
 #[test]
-fn a_root_that_is_not_there_keeps_its_files() {
+fn a_missing_root_keeps_its_files() {
     let (_kept, path) = directory();
     let own = path.join("own");
     fs::create_dir(&own).unwrap();
@@ -240,7 +240,7 @@ fn a_root_that_is_not_there_keeps_its_files() {
 }
 
 #[test]
-fn a_root_may_come_later() {
+fn a_root_may_be_created_later() {
     let (_kept, path) = directory();
     let own = path.join("own");
     let mut files = open(&[&own], false, options());
@@ -252,7 +252,7 @@ fn a_root_may_come_later() {
 }
 
 #[test]
-fn who_writes_can_finish() {
+fn a_file_is_read_after_its_writer_closes_it() {
     // On a busy machine whoever writes may be held up for longer than anybody waits; that says nothing.
     assert!((0..20).any(|_| is_read_when_written()), "always held up");
 }
@@ -289,7 +289,7 @@ fn is_read_when_written() -> bool {
 }
 
 #[test]
-fn who_never_finishes_is_read_too() {
+fn a_file_that_stays_open_for_writing_is_read() {
     let (_kept, path) = directory();
     let file = path.join("a.yaml");
     let mut files = open(&[&path], false, options());
@@ -311,7 +311,7 @@ fn who_never_finishes_is_read_too() {
 }
 
 #[test]
-fn what_the_kernel_does_not_tell_is_found_by_looking() {
+fn changes_without_inotify_events_are_found_by_polling() {
     let (_kept, path) = directory();
     let (own, elsewhere) = (path.join("own"), path.join("elsewhere"));
     fs::create_dir(&own).unwrap();

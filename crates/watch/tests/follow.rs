@@ -144,7 +144,7 @@ fn follow(seed: u64, recursive: bool) {
 }
 
 #[test]
-fn whatever_is_done_is_noticed() {
+fn every_operation_on_files_is_noticed() {
     for seed in 1..=6 {
         follow(seed, seed % 3 != 0);
     }

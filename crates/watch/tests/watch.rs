@@ -64,7 +64,7 @@ fn directory() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn nothing_happens_where_nobody_does_anything() {
+fn without_changes_there_are_no_events() {
     let (_kept, path) = directory();
     fs::write(path.join("a.yaml"), "a").unwrap();
     let mut watch = watch(&path, true);
@@ -90,7 +90,7 @@ fn files_are_made_written_renamed_and_removed() {
 }
 
 #[test]
-fn what_editors_keep_for_themselves_is_nothing() {
+fn temporary_files_of_editors_are_skipped() {
     let (_kept, path) = directory();
     fs::write(path.join("a.yaml"), "a").unwrap();
     let mut watch = watch(&path, true);
@@ -133,7 +133,7 @@ fn a_file_is_followed_by_its_name() {
 }
 
 #[test]
-fn directories_below_count_if_they_are_asked_for() {
+fn subdirectories_are_read_with_recursive() {
     let (_kept, path) = directory();
     let (mut deep, mut flat) = (watch(&path, true), watch(&path, false));
     fs::create_dir_all(path.join("new/below")).unwrap();
@@ -149,7 +149,7 @@ fn directories_below_count_if_they_are_asked_for() {
 }
 
 #[test]
-fn what_comes_with_a_new_directory_is_not_missed() {
+fn files_of_a_new_directory_are_not_missed() {
     let (_kept, path) = directory();
     let mut deep = watch(&path, true);
     for round in 0..50 {
@@ -192,7 +192,7 @@ fn a_mounted_config_map_is_followed_through_its_links() {
 }
 
 #[test]
-fn a_directory_comes_back() {
+fn a_directory_is_created_again() {
     let (_kept, path) = directory();
     let own = path.join("a/b");
     fs::create_dir_all(&own).unwrap();
@@ -225,7 +225,7 @@ fn a_directory_is_replaced() {
 }
 
 #[test]
-fn a_link_comes_to_lead_elsewhere() {
+fn a_link_changes_its_target() {
     let (_kept, path) = directory();
     fs::create_dir_all(path.join("one")).unwrap();
     fs::create_dir_all(path.join("two")).unwrap();
@@ -255,7 +255,7 @@ fn links_that_lead_in_circles_do_no_harm() {
 }
 
 #[test]
-fn what_is_not_there_yet_may_come() {
+fn a_missing_path_may_be_created() {
     let (_kept, path) = directory();
     let own = path.join("not/yet/here");
     let mut watch = watch(&own, true);
@@ -267,7 +267,7 @@ fn what_is_not_there_yet_may_come() {
 }
 
 #[test]
-fn more_than_the_kernel_can_keep_is_everything() {
+fn an_overflow_of_the_queue_reads_everything() {
     let (_kept, path) = directory();
     let limit = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let limit: usize = limit.trim().parse().unwrap();
@@ -286,7 +286,7 @@ fn more_than_the_kernel_can_keep_is_everything() {
 }
 
 #[test]
-fn everything_is_looked_at_now_and_then() {
+fn all_files_are_checked_periodically() {
     let (_kept, path) = directory();
     let root = Root {
         path,
@@ -313,7 +313,7 @@ fn waiting_can_be_ended_from_outside() {
 }
 
 #[test]
-fn there_is_something_to_poll() {
+fn the_watch_has_a_file_descriptor_to_poll() {
     let (_kept, path) = directory();
     let mut watch = watch(&path, false);
     let is_ready = |watch: &Watch, time: u16| {

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_used_again() {
+    fn free_numbers_are_reused() {
         let mut arena = Arena::default();
         let long = "x".repeat(5_000);
         let first = arena.put("one");

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_what_the_words_leave() {
+    fn the_last_word_is_masked_to_the_length() {
         let bytes: Vec<u8> = (1..=40).collect();
         for length in 0..=bytes.len() {
             let bytes = bytes.get(..length).unwrap_or_default();

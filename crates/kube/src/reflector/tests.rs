@@ -90,7 +90,7 @@ fn lists_page_by_page_then_watches() {
 }
 
 #[test]
-fn a_watch_that_ends_goes_on_from_the_last_moment_it_knew() {
+fn a_watch_that_ends_resumes_from_its_last_version() {
     let mut reflector = watching();
     let until = Response::Line(WatchLine::Bookmark("99".to_owned()));
     assert_eq!(reflector.handle(until, MIDDLE), [WatchEvent::Heartbeat]);
@@ -99,7 +99,7 @@ fn a_watch_that_ends_goes_on_from_the_last_moment_it_knew() {
 }
 
 #[test]
-fn a_watch_that_flaps_is_slowed_down_and_then_begun_anew() {
+fn a_flapping_watch_has_a_backoff_and_then_a_new_list() {
     let mut reflector = watching();
     for milliseconds in [200, 400, 800] {
         reflector.handle(Response::Ended, MIDDLE);
@@ -131,7 +131,7 @@ fn an_expired_version_is_listed_again_at_once_but_not_for_ever() {
 }
 
 #[test]
-fn a_refusal_inside_of_a_watch_is_one() {
+fn an_error_event_of_a_watch_is_a_refusal() {
     let mut reflector = watching();
     let refusal = StatusError {
         code: 410,
@@ -142,7 +142,7 @@ fn a_refusal_inside_of_a_watch_is_one() {
 }
 
 #[test]
-fn nothing_is_gone_because_a_server_is_away() {
+fn an_outage_removes_no_objects() {
     let mut reflector = watching();
     let events = reflector.handle(Response::Failed("refused".to_owned()), MIDDLE);
     assert_eq!(events, [failing("refused")]);
@@ -161,7 +161,7 @@ fn nothing_is_gone_because_a_server_is_away() {
 }
 
 #[test]
-fn who_may_not_read_keeps_asking_and_keeps_what_is_known() {
+fn a_forbidden_list_is_retried_and_keeps_the_objects() {
     let mut reflector = watching();
     let events = reflector.handle(refused(403), MIDDLE);
     let forbidden = WatchProblem::Forbidden("code 403".to_owned());
@@ -174,7 +174,7 @@ fn who_may_not_read_keeps_asking_and_keeps_what_is_known() {
 }
 
 #[test]
-fn a_kind_is_gone_only_after_discovery_denies_it() {
+fn a_404_of_a_list_is_checked_by_discovery() {
     let mut reflector = watching();
     assert_eq!(reflector.handle(refused(404), MIDDLE), []);
     assert_eq!(reflector.next(), NextAction::Discover);
@@ -202,7 +202,7 @@ fn a_kind_is_gone_only_after_discovery_denies_it() {
 }
 
 #[test]
-fn a_kind_is_gone_only_if_the_server_says_so_twice_in_a_row() {
+fn a_kind_is_absent_only_after_two_discoveries_in_a_row_lack_it() {
     let between = [
         Response::Discovered(true),
         refused(404),
@@ -229,7 +229,7 @@ fn a_kind_is_gone_only_if_the_server_says_so_twice_in_a_row() {
 }
 
 #[test]
-fn a_proxy_that_finds_nothing_takes_nothing_away() {
+fn a_404_of_a_proxy_removes_no_objects() {
     for is_built_in in [true, false] {
         let mut reflector = Reflector::new(is_built_in);
         reflector.handle(page("10", None), MIDDLE);
@@ -289,7 +289,7 @@ fn a_list_that_does_not_advance_restarts() {
 }
 
 #[test]
-fn a_failing_discovery_says_nothing_of_the_kind() {
+fn a_failing_discovery_does_not_make_a_kind_absent() {
     let mut reflector = watching();
     reflector.handle(refused(404), MIDDLE);
     let events = reflector.handle(refused(503), MIDDLE);
@@ -298,7 +298,7 @@ fn a_failing_discovery_says_nothing_of_the_kind() {
 }
 
 #[test]
-fn a_busy_server_says_when_to_come_again() {
+fn retry_after_of_a_busy_server_is_followed() {
     let mut reflector = watching();
     let busy = StatusError {
         code: 429,
@@ -310,7 +310,7 @@ fn a_busy_server_says_when_to_come_again() {
 }
 
 #[test]
-fn a_list_that_breaks_off_begins_anew() {
+fn a_truncated_list_restarts() {
     let mut reflector = Reflector::new(false);
     reflector.handle(page("7", Some("next")), MIDDLE);
     reflector.handle(Response::Failed("cut".to_owned()), MIDDLE);

@@ -27,7 +27,7 @@ fn whole(texts: &[&[u8]]) -> Vec<SplitObject> {
 }
 
 #[test]
-fn items_are_taken_out_however_they_arrive() {
+fn items_are_split_however_they_arrive() {
     let list = br#"{"kind":"PodList","metadata":{"resourceVersion":"7","x":"items"},"items":[ {"a":["}\"]"]} ,{"items":[1,2]},[],"s\\",12, null],"after":{"items":[3]}}"#;
     let expected: &[&[u8]] = &[
         br#"{"a":["}\"]"]}"#,
@@ -62,7 +62,7 @@ fn an_event_has_one_object() {
 }
 
 #[test]
-fn neither_depth_nor_bytes_derail_it() {
+fn neither_depth_nor_bytes_break_the_splitter() {
     let deep = [
         "[".repeat(1_000_000).as_bytes(),
         b"\"\xff]\"",

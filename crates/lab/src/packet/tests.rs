@@ -52,7 +52,7 @@ fn check(draft: &ProbeSpec) -> ReceivedPacket {
 }
 
 #[test]
-fn a_probe_is_read_back_as_what_it_was() {
+fn a_probe_survives_encoding() {
     for ipv6 in [false, true] {
         for carried in KINDS {
             check(&draft(carried, ipv6));
@@ -101,7 +101,7 @@ fn an_error_names_the_probe_that_it_quotes() {
 }
 
 #[test]
-fn nothing_that_arrives_is_too_strange() {
+fn any_packet_that_arrives_is_handled() {
     let packets: Vec<Vec<u8>> = [false, true]
         .into_iter()
         .flat_map(|ipv6| KINDS.map(|carried| bytes(&draft(carried, ipv6))))
@@ -125,7 +125,7 @@ fn nothing_that_arrives_is_too_strange() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused() {
+fn packets_that_cannot_be_sent_are_refused() {
     let mut mixed = draft(ProbePayload::Echo, false);
     mixed.destination = "fd00::2".parse().unwrap();
     assert!(matches!(
@@ -189,7 +189,7 @@ fn a_segment_in_mid_stream_is_no_probe() {
 }
 
 #[test]
-fn a_redirect_names_what_it_is_about() {
+fn a_redirect_quotes_its_packet() {
     let mut about = Vec::new();
     build(&draft(ProbePayload::Udp { port: 53 }, false), &mut about).unwrap();
     let id = read(&about).unwrap().id;

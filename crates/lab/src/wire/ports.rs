@@ -67,7 +67,7 @@ mod tests {
     use super::{FIRST, LAST, Ports};
 
     #[test]
-    fn a_port_comes_again_only_after_all_others() {
+    fn a_port_is_reused_only_after_all_others() {
         let mut ports = Ports::new();
         let [one, two] = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)));
         let avoid: FxHashSet<u16> = [40_000].into_iter().collect();

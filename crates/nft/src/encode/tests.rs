@@ -84,7 +84,7 @@ fn a_ruleset_that_fits_is_one_batch() {
 }
 
 #[test]
-fn a_larger_one_is_divided_and_hooked_last() {
+fn a_larger_ruleset_is_divided_and_its_base_chains_come_last() {
     let ruleset = ruleset(5_000, 50);
     let whole = batches(&ruleset, 1 << 20).unwrap();
     for most in [2_000, 4_096, 50_000] {
@@ -121,7 +121,7 @@ fn a_larger_one_is_divided_and_hooked_last() {
 }
 
 #[test]
-fn what_must_stay_together_must_fit() {
+fn an_indivisible_part_of_a_ruleset_must_fit() {
     let ruleset = ruleset(1, 1);
     let error = batches(&ruleset, 700).unwrap_err();
     assert!(

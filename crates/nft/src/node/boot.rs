@@ -42,7 +42,7 @@ mod tests {
     /// No process knows which marks exist: no packet may pass because of one, and the next process
     /// must not continue from a generation.
     #[test]
-    fn no_mark_counts_and_no_generation_is_said() {
+    fn the_closed_table_has_no_generation_and_accepts_no_mark() {
         let block = Cidr::new([10, 0, 1, 0].into(), 24);
         let options = NodeOptions {
             pod_blocks: block.into_iter().collect(),

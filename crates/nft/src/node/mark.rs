@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_generations_have_in_common() {
+    fn generations_share_their_common_bits() {
         let bits = MarkBits::DEFAULT;
         assert_eq!(bits.common(1, 0x7fff), (0, 0));
         assert_eq!(bits.common(1, 0x3fff), (0x8000_0000, 0));

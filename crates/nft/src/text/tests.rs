@@ -132,7 +132,7 @@ fn a_table_is_written_as_nft_lists_it() {
 }
 
 #[test]
-fn every_condition_has_words() {
+fn every_condition_has_a_text() {
     let block = |text| CidrText::parse(text).unwrap().cidr;
     let within = |end, text, outside| Match::Within {
         end,
@@ -234,7 +234,7 @@ fn every_condition_has_words() {
 }
 
 #[test]
-fn every_statement_has_words() {
+fn every_statement_has_a_text() {
     let mark = |mask, value| Statement::SetCtMark { mask, value };
     let address = |text: &str| text.parse::<IpAddr>().unwrap();
     for (statement, expected) in [

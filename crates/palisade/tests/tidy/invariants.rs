@@ -113,7 +113,7 @@ const CLAUSES: &[Clause] = &[
     clause(
         "palisade-watch",
         "an unreadable file is a value beside its last good content,",
-        &["crates/watch/tests/files.rs: fn what_cannot_be_read_stays_what_it_was"],
+        &["crates/watch/tests/files.rs: fn an_unreadable_file_keeps_its_last_content"],
     ),
     clause(
         "palisade-watch",
