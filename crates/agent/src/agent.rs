@@ -19,7 +19,9 @@ use palisade_nft::update::TableUpdater;
 use palisade_nft::watch::Notice;
 
 use self::tasks::Tasks;
-use crate::command::{Command, CommandError, MarksToClear, Next, ReplaceReason, SyncOutcome};
+use crate::command::{
+    Command, CommandError, FailedAction, MarksToClear, Next, ReplaceReason, SyncOutcome,
+};
 use crate::config::{BootPolicy, Config, FalseSenders, UnknownPods};
 use crate::generations::GenerationTracker;
 use crate::latency::LatencyTracker;
@@ -425,9 +427,6 @@ impl Agent {
         let change = self.planner.commit();
         self.note_reassigned(&change);
         self.is_dirty = false;
-        if self.is_settings_stale() {
-            return Some(self.install(now, ReplaceReason::Settings));
-        }
         let is_due = self.installed.as_mut().is_some_and(|table| {
             table.updater.set_elsewhere(self.elsewhere.clone());
             table.updater.is_due()
@@ -470,9 +469,9 @@ impl Agent {
             return self.succeeded(now, running);
         };
         let what = match &running {
-            RunningCommand::Close(_) => "close the pods of this node",
-            RunningCommand::Install(..) => "install the table",
-            RunningCommand::Commit(..) => "update the table",
+            RunningCommand::Close(_) => FailedAction::Close,
+            RunningCommand::Install(..) => FailedAction::Install,
+            RunningCommand::Commit(..) => FailedAction::Update,
         };
         // A failed command may have been carried out in part, or wholly if only the answer was
         // lost. Only a whole table does not depend on what the kernel has now.

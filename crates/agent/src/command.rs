@@ -1,6 +1,7 @@
 //! Commands to the kernel, background tasks, and their outcomes.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -112,8 +113,8 @@ pub enum SyncOutcome {
     AddressesCleared(usize),
     /// A command or a task failed.
     Failed {
-        /// The action, as in "cannot ...".
-        what: &'static str,
+        /// The action.
+        what: FailedAction,
         /// The cause.
         why: String,
         /// The backoff before the next try.
@@ -121,6 +122,47 @@ pub enum SyncOutcome {
         /// The number of consecutive failures.
         times: u32,
     },
+}
+
+/// An action of the agent that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FailedAction {
+    /// The node's pods were to be closed.
+    Close,
+    /// The whole table was to be installed.
+    Install,
+    /// The table was to be updated.
+    Update,
+    /// Marks of connections were to be cleared.
+    ClearMarks,
+    /// The table was to be compared with the expected one.
+    Audit,
+}
+
+impl FailedAction {
+    /// Returns whether the kernel was to change something. An audit only reads.
+    pub fn is_change(self) -> bool {
+        match self {
+            FailedAction::Close
+            | FailedAction::Install
+            | FailedAction::Update
+            | FailedAction::ClearMarks => true,
+            FailedAction::Audit => false,
+        }
+    }
+}
+
+/// Writes the action in words that follow "cannot".
+impl fmt::Display for FailedAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FailedAction::Close => "close the pods of this node",
+            FailedAction::Install => "install the table",
+            FailedAction::Update => "update the table",
+            FailedAction::ClearMarks => "clear stale marks",
+            FailedAction::Audit => "audit the table",
+        })
+    }
 }
 
 /// How long changes took to reach the kernel.

@@ -272,7 +272,7 @@ fn several(texts: &[String], most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Latency;
+    use crate::command::{FailedAction, Latency};
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -280,7 +280,7 @@ mod tests {
 
     fn refused(why: &str) -> SyncOutcome {
         SyncOutcome::Failed {
-            what: "update the table",
+            what: FailedAction::Update,
             why: why.to_owned(),
             again_in: Duration::ZERO,
             times: 1,

@@ -21,7 +21,7 @@ pub mod throttle;
 
 pub use agent::Agent;
 pub use command::{
-    AuditOutcome, Command, CommandError, Latency, MarksToClear, Next, ReplaceReason, SyncOutcome,
-    Task, TaskOutcome,
+    AuditOutcome, Command, CommandError, FailedAction, Latency, MarksToClear, Next, ReplaceReason,
+    SyncOutcome, Task, TaskOutcome,
 };
 pub use config::{BootPolicy, Config, FalseSenders, Programs, UnknownPods};

@@ -301,8 +301,9 @@ impl Metrics {
             SyncOutcome::MarksCleared(_) | SyncOutcome::AddressesCleared(_) => {
                 self.cleared_marks.inc();
             }
-            SyncOutcome::Failed { .. } => result("failed", 1),
-            SyncOutcome::Unaffected | SyncOutcome::Verified => {}
+            SyncOutcome::Failed { what, .. } if what.is_change() => result("failed", 1),
+            // An audit only reads: the alert on this counter is for refused changes.
+            SyncOutcome::Failed { .. } | SyncOutcome::Unaffected | SyncOutcome::Verified => {}
         }
     }
 
@@ -455,4 +456,31 @@ pub struct State {
     pub is_unclosed: bool,
     /// The number of tracked connections, and its limit.
     pub conntrack: Option<(u32, u32)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::FailedAction;
+
+    #[test]
+    fn a_failed_audit_is_no_failed_transaction() {
+        let metrics = Metrics::new();
+        let failed = |what| SyncOutcome::Failed {
+            what,
+            why: "no".to_owned(),
+            again_in: Duration::ZERO,
+            times: 1,
+        };
+        for what in [
+            FailedAction::Audit,
+            FailedAction::Update,
+            FailedAction::ClearMarks,
+        ] {
+            metrics.count(&failed(what));
+        }
+        let text = metrics.text();
+        let line = "palisade_kernel_transactions_total{result=\"failed\"} 2";
+        assert!(text.lines().any(|it| it == line), "{text}");
+    }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Agent;
 use crate::command::{
-    AuditOutcome, CommandError, MarksToClear, Next, SyncOutcome, Task, TaskOutcome,
+    AuditOutcome, CommandError, FailedAction, MarksToClear, Next, SyncOutcome, Task, TaskOutcome,
 };
 use crate::throttle::Backoff;
 
@@ -182,7 +182,7 @@ impl Agent {
                 }
                 let again_in = self.tasks.backoff.fail(now);
                 let times = self.tasks.backoff.failures();
-                self.task_failed("clear stale marks", failed, again_in, times);
+                self.task_failed(FailedAction::ClearMarks, failed, again_in, times);
             }
         }
     }
@@ -199,7 +199,7 @@ impl Agent {
             Ok(compared) => compared,
             Err(failed) => {
                 self.tasks.audit_at = now + again_in;
-                return self.task_failed("audit the table", failed, again_in, 1);
+                return self.task_failed(FailedAction::Audit, failed, again_in, 1);
             }
         };
         let is_overtaken = auditing.changes != self.tasks.changes;
@@ -223,7 +223,7 @@ impl Agent {
 
     fn task_failed(
         &mut self,
-        what: &'static str,
+        what: FailedAction,
         failed: CommandError,
         again_in: Duration,
         times: u32,
