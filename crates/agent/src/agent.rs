@@ -25,6 +25,7 @@ use crate::command::{
 use crate::config::{BootPolicy, Config, FalseSenders, UnknownPods};
 use crate::generations::GenerationTracker;
 use crate::latency::LatencyTracker;
+use crate::objects::{ObjectChange, ObjectStore};
 use crate::throttle::{Backoff, RateLimiter};
 
 /// Decides what a node's kernel must do. The driver owns the clock, the kernel and the source.
@@ -71,6 +72,30 @@ enum RunningCommand {
     Close(Box<NodeOptions>),
     Install(ReplaceReason, Box<InstalledTable>, Generation),
     Commit(usize, Option<Generation>),
+}
+
+/// The objects of an agent, for changes at one time.
+#[derive(Debug)]
+pub struct AgentObjects<'a> {
+    agent: &'a mut Agent,
+    now: Duration,
+}
+
+impl ObjectStore for AgentObjects<'_> {
+    fn apply(&mut self, change: ObjectChange<'_>) -> bool {
+        match change {
+            ObjectChange::Set { key, lowered } => self.agent.set(self.now, key, lowered),
+            ObjectChange::Remove { key } => self.agent.remove(self.now, key),
+        }
+    }
+
+    fn each(&self, kind: &'static str, take: &mut dyn FnMut(ObjectKey<'_>)) {
+        self.agent.planner.each(kind, take);
+    }
+
+    fn has_pods(&self, namespace: &str) -> bool {
+        self.agent.planner.has_pods(namespace)
+    }
 }
 
 impl Agent {
@@ -141,6 +166,11 @@ impl Agent {
     pub fn remove(&mut self, now: Duration, key: ObjectKey<'_>) -> bool {
         let is_different = self.planner.remove(key);
         self.note(now, is_different)
+    }
+
+    /// Returns the store of the agent's objects, for changes at this time.
+    pub fn objects(&mut self, now: Duration) -> AgentObjects<'_> {
+        AgentObjects { agent: self, now }
     }
 
     fn note(&mut self, now: Duration, is_different: bool) -> bool {

@@ -1,4 +1,4 @@
-//! Objects of an API server, kind by kind: from watch events to changes of the agent.
+//! Objects of an API server, kind by kind: from watch events to changes of objects.
 //!
 //! No object is stored here. During a list only hashes of the names are, to find out at its end
 //! which objects are gone. Every object is read by itself: an unreadable one affects no other
@@ -17,9 +17,9 @@ use palisade_kube::item::written;
 use palisade_kube::{Item, NamedObject, Resource, WatchEvent, WatchProblem};
 
 use self::ending::{TerminatingNamespaces, is_waiting};
-use crate::agent::Agent;
 use crate::events::UnreadableKind;
 use crate::files::{MOST_LINES, ObjectErrors};
+use crate::objects::{ObjectChange, ObjectStore};
 
 /// The state of one kind.
 #[derive(Debug, Default)]
@@ -39,6 +39,54 @@ struct KindState {
     lists: u64,
     troubles: u64,
     events: u64,
+}
+
+impl KindState {
+    /// Counts an event.
+    fn count(&mut self, event: &WatchEvent) {
+        // A problem is no sign of life of the server.
+        if !matches!(event, WatchEvent::Problem(_)) {
+            self.last_event = Some(Instant::now());
+        }
+        match event {
+            WatchEvent::ListStarted => self.lists += 1,
+            WatchEvent::Applied(_) | WatchEvent::Deleted(_) => self.events += 1,
+            WatchEvent::Problem(_) => self.troubles += 1,
+            WatchEvent::Early(_)
+            | WatchEvent::Listed(_)
+            | WatchEvent::Heartbeat
+            | WatchEvent::ListComplete
+            | WatchEvent::Absent
+            | WatchEvent::Recovered => {}
+        }
+    }
+
+    fn begin_list(&mut self) {
+        self.mentioned = Some(HashSet::new());
+        self.unnamed = UnnamedObjects::default();
+    }
+
+    /// Records that the server does not have the kind: the list of its objects is complete, and
+    /// empty.
+    fn be_absent(&mut self) {
+        self.is_complete = true;
+        self.mentioned = None;
+        self.unnamed = UnnamedObjects::default();
+    }
+
+    /// Records a problem. Returns its cause, as text that is safe to print.
+    fn fail(&mut self, now: Duration, resource: Resource, problem: &WatchProblem) -> String {
+        let cause = name(problem.words());
+        // The kind has not been readable since the first failure, whatever the cause is now.
+        let since = self.trouble.as_ref().map_or(now, |it| it.since);
+        self.trouble = Some(UnreadableKind {
+            kind: resource.name(),
+            words: cause.clone(),
+            is_forbidden: matches!(problem, WatchProblem::Forbidden(_)),
+            since,
+        });
+        cause
+    }
 }
 
 /// Objects without a readable name: their number, and the cause for the first.
@@ -199,38 +247,31 @@ impl Kinds {
         self.faulty.values().map(|it| it.errors).sum()
     }
 
-    /// Applies a watch event to the agent.
+    /// Applies a watch event. The changes of objects that follow go to the store.
     pub fn take(
         &mut self,
         now: Duration,
         kind: Kind,
         event: &WatchEvent,
-        agent: &mut Agent,
+        store: &mut dyn ObjectStore,
     ) -> WatchDelta {
         let mut delta = WatchDelta::default();
         let Some((resource, state)) = self.followed.get_mut(&kind) else {
             return delta;
         };
         let resource = *resource;
-        if !matches!(event, WatchEvent::Problem(_)) {
-            state.last_event = Some(Instant::now());
-        }
+        state.count(event);
         match event {
-            WatchEvent::ListStarted => {
-                state.lists += 1;
-                state.mentioned = Some(HashSet::new());
-                state.unnamed = UnnamedObjects::default();
-            }
+            WatchEvent::ListStarted => state.begin_list(),
             // A list or a watch that came first is newer.
             WatchEvent::Early(item) => {
                 if !self.is_followed(kind, item) {
-                    self.set(now, resource, item, agent, &mut delta);
+                    self.set(resource, item, store, &mut delta);
                 }
             }
-            WatchEvent::Listed(item) => self.set(now, resource, item, agent, &mut delta),
+            WatchEvent::Listed(item) => self.set(resource, item, store, &mut delta),
             WatchEvent::Applied(item) => {
-                state.events += 1;
-                self.set(now, resource, item, agent, &mut delta);
+                self.set(resource, item, store, &mut delta);
                 if delta.different > 0
                     && let Item::Named(named) = item
                 {
@@ -238,9 +279,8 @@ impl Kinds {
                 }
             }
             WatchEvent::Deleted(item) => {
-                state.events += 1;
                 match identity(kind, item).and_then(|it| of_kind(kind, it)) {
-                    Ok(key) => self.gone(now, key, agent, &mut delta),
+                    Ok(key) => self.gone(key, store, &mut delta),
                     Err(cause) => state.unnamed.add(cause),
                 }
             }
@@ -252,28 +292,16 @@ impl Kinds {
                 delta.complete = Some((resource.name(), mentioned.len()));
                 // An object without a name may be any of those that the list does not mention.
                 if state.unnamed.count == 0 {
-                    self.sweep(now, kind, &mentioned, agent, &mut delta);
+                    self.sweep(kind, &mentioned, store, &mut delta);
                 }
             }
             WatchEvent::Absent => {
-                state.is_complete = true;
-                state.mentioned = None;
-                state.unnamed = UnnamedObjects::default();
+                state.be_absent();
                 delta.complete = Some((resource.name(), 0));
-                self.sweep(now, kind, &HashSet::new(), agent, &mut delta);
+                self.sweep(kind, &HashSet::new(), store, &mut delta);
             }
             WatchEvent::Problem(problem) => {
-                let cause = name(problem.words());
-                state.troubles += 1;
-                // The kind has not been readable since the first failure, whatever the cause is
-                // now.
-                let since = state.trouble.as_ref().map_or(now, |it| it.since);
-                state.trouble = Some(UnreadableKind {
-                    kind: resource.name(),
-                    words: cause.clone(),
-                    is_forbidden: matches!(problem, WatchProblem::Forbidden(_)),
-                    since,
-                });
+                let cause = state.fail(now, resource, problem);
                 delta.trouble = Some((resource.name(), Some(cause)));
             }
             WatchEvent::Recovered => {
@@ -283,7 +311,7 @@ impl Kinds {
         }
         // Only a complete list of pods shows that a namespace has none left.
         if delta.complete.is_some() {
-            self.release_all(now, agent, &mut delta);
+            self.release_all(store, &mut delta);
         }
         delta
     }
@@ -309,10 +337,9 @@ impl Kinds {
     /// Applies the current state of an object.
     fn set(
         &mut self,
-        now: Duration,
         resource: Resource,
         item: &Item,
-        agent: &mut Agent,
+        store: &mut dyn ObjectStore,
         delta: &mut WatchDelta,
     ) {
         let kind = resource.kind;
@@ -335,7 +362,7 @@ impl Kinds {
         }
         if kind == Kind::Namespace {
             let over = self.ending.note(&named.name, named.is_ending);
-            drop_policies(now, &named.name, over, agent, delta);
+            drop_policies(&named.name, over, store, delta);
         }
         if kind == Kind::NetworkPolicy {
             self.ending.is_back(key.namespace, key.name);
@@ -347,13 +374,14 @@ impl Kinds {
         let mut may_get_address = true;
         match readable(&manifests, kind, key) {
             Ok(object) => {
-                let meaning = lower_one(object);
-                may_get_address = is_waiting(&meaning);
-                delta.different += usize::from(agent.set(now, key, &meaning));
+                let lowered = &lower_one(object);
+                may_get_address = is_waiting(lowered);
+                let change = ObjectChange::Set { key, lowered };
+                delta.different += usize::from(store.apply(change));
                 self.unreadable.remove(&id);
                 self.wrong.remove(&id);
             }
-            // An unreadable object does not change the agent: its previous content stays in force.
+            // An unreadable object is no change: its previous content stays in force.
             Err(why) => {
                 self.unreadable.insert(id.clone(), why);
                 self.wrong.insert(id.clone(), (kind, digest));
@@ -362,7 +390,7 @@ impl Kinds {
         // The pod may have terminated, and may have been the last of its namespace.
         if kind == Kind::Pod {
             self.ending.note_pod(key.namespace, digest, may_get_address);
-            self.release(now, key.namespace, agent, delta);
+            self.release(key.namespace, store, delta);
         }
         let mut found: BTreeMap<String, ObjectErrors> = BTreeMap::new();
         if manifests.problems.iter().any(Problem::is_error) {
@@ -395,13 +423,7 @@ impl Kinds {
     }
 
     /// Removes an object. Only its name is read.
-    fn gone(
-        &mut self,
-        now: Duration,
-        key: ObjectKey<'_>,
-        agent: &mut Agent,
-        delta: &mut WatchDelta,
-    ) {
+    fn gone(&mut self, key: ObjectKey<'_>, store: &mut dyn ObjectStore, delta: &mut WatchDelta) {
         // Whatever was unreadable about the object is gone with it.
         self.clear_errors(&object_name(key));
         if key.kind == Kind::Namespace.short() {
@@ -412,14 +434,14 @@ impl Kinds {
         if is_policy && self.ending.keep(key.namespace, key.name) {
             return;
         }
-        delta.different += usize::from(agent.remove(now, key));
+        delta.different += usize::from(store.apply(ObjectChange::Remove { key }));
         if key.kind == Kind::Pod.short() {
             let digest = self.digest(key);
             self.ending.note_pod(key.namespace, digest, false);
-            self.release(now, key.namespace, agent, delta);
+            self.release(key.namespace, store, delta);
         }
         if key.kind == Kind::Namespace.short() {
-            self.release(now, key.name, agent, delta);
+            self.release(key.name, store, delta);
         }
     }
 
@@ -431,40 +453,33 @@ impl Kinds {
     }
 
     /// Removes the NetworkPolicies of a namespace that is being deleted, if it has no pods left.
-    fn release(
-        &mut self,
-        now: Duration,
-        namespace: &str,
-        agent: &mut Agent,
-        delta: &mut WatchDelta,
-    ) {
+    fn release(&mut self, namespace: &str, store: &mut dyn ObjectStore, delta: &mut WatchDelta) {
         // During a list of pods, or if one has no readable name, there may be unknown pods.
         let pods = self.followed.get(&Kind::Pod).map(|(_, it)| it);
         let are_known = pods
             .is_some_and(|it| it.is_complete && it.mentioned.is_none() && it.unnamed.count == 0);
         if are_known {
-            let policies = self.ending.over(namespace, agent.planner());
-            drop_policies(now, namespace, policies, agent, delta);
+            let policies = self.ending.over(namespace, store);
+            drop_policies(namespace, policies, store, delta);
         }
     }
 
     /// Does the same for all namespaces.
-    fn release_all(&mut self, now: Duration, agent: &mut Agent, delta: &mut WatchDelta) {
+    fn release_all(&mut self, store: &mut dyn ObjectStore, delta: &mut WatchDelta) {
         for namespace in self.ending.namespaces() {
-            self.release(now, &namespace, agent, delta);
+            self.release(&namespace, store, delta);
         }
     }
 
     /// Removes the objects that a complete list does not mention.
     fn sweep(
         &mut self,
-        now: Duration,
         kind: Kind,
         mentioned: &HashSet<u128>,
-        agent: &mut Agent,
+        store: &mut dyn ObjectStore,
         delta: &mut WatchDelta,
     ) {
-        // Objects that were never readable are not in the agent, but may be gone, too.
+        // Objects that were never readable are not in the store, but may be gone, too.
         let faulty = self
             .wrong
             .iter()
@@ -472,7 +487,7 @@ impl Kinds {
         let faulty: Vec<String> = faulty.map(|(object, _)| object.clone()).collect();
         faulty.iter().for_each(|object| self.clear_errors(object));
         let mut gone: Vec<(String, String)> = Vec::new();
-        agent.planner().each(kind.short(), &mut |key| {
+        store.each(kind.short(), &mut |key| {
             if !mentioned.contains(&self.digest(key)) {
                 gone.push((key.namespace.to_owned(), key.name.to_owned()));
             }
@@ -486,17 +501,16 @@ impl Kinds {
                 namespace,
                 name,
             };
-            self.gone(now, key, agent, delta);
+            self.gone(key, store, delta);
         }
     }
 }
 
 /// Removes NetworkPolicies that need not be enforced any longer.
 fn drop_policies(
-    now: Duration,
     namespace: &str,
     names: BTreeSet<String>,
-    agent: &mut Agent,
+    store: &mut dyn ObjectStore,
     delta: &mut WatchDelta,
 ) {
     for name in names {
@@ -505,7 +519,7 @@ fn drop_policies(
             namespace,
             name: &name,
         };
-        delta.different += usize::from(agent.remove(now, key));
+        delta.different += usize::from(store.apply(ObjectChange::Remove { key }));
     }
 }
 

@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use palisade_api::{
     Kind, Lines, Manifests, Object, ObjectSpec, Options, Problem, Source, lower_one, read,
@@ -15,7 +14,7 @@ use palisade_core::incremental::ObjectKey;
 use palisade_core::text::name;
 use palisade_watch::{File, FileChanges};
 
-use crate::agent::Agent;
+use crate::objects::{ObjectChange, ObjectStore};
 
 /// The identity of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,18 +111,17 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Applies changes of files to the agent.
+    /// Applies changes of files. The changes of objects that follow go to the store.
     pub fn take(
         &mut self,
-        now: Duration,
         files: &[File],
         difference: &FileChanges,
-        agent: &mut Agent,
+        store: &mut dyn ObjectStore,
     ) -> FileDelta {
         let mut delta = FileDelta::default();
         let mut touched: BTreeSet<Key> = BTreeSet::new();
         for path in &difference.gone {
-            // The objects are not removed from the agent yet: another file may contain them, too.
+            // The objects are not removed yet: another file may contain them, too.
             if let Some(loaded) = self.files.remove(path) {
                 self.remove_holder(path, &loaded.keys);
                 touched.extend(loaded.keys);
@@ -151,13 +149,14 @@ impl Objects {
                     by_file.entry(path).or_default().insert(key);
                 }
                 None => {
-                    delta.different += usize::from(agent.remove(now, key.borrowed()));
+                    let key = key.borrowed();
+                    delta.different += usize::from(store.apply(ObjectChange::Remove { key }));
                 }
             }
         }
         for (path, keys) in by_file {
             if let Some(loaded) = self.files.get(path) {
-                delta.different += set_objects(now, path, loaded, &keys, agent);
+                delta.different += set_objects(path, loaded, &keys, store);
             }
         }
         delta
@@ -238,13 +237,12 @@ pub(crate) fn shown(path: &Path) -> String {
     name(&path.to_string_lossy())
 }
 
-/// Sets some objects of a file in the agent. Returns how many differ for policies.
+/// Sets some objects of a file. Returns how many differ for policies.
 fn set_objects(
-    now: Duration,
     path: &Path,
     loaded: &LoadedFile,
     keys: &BTreeSet<&Key>,
-    agent: &mut Agent,
+    store: &mut dyn ObjectStore,
 ) -> usize {
     // Parsed again from the bytes: objects borrow from their source, and storing them would double
     // the memory of every file.
@@ -259,8 +257,8 @@ fn set_objects(
     }
     let mut different = 0;
     for (key, object) in last {
-        let meaning = lower_one(object);
-        different += usize::from(agent.set(now, key.borrowed(), &meaning));
+        let (key, lowered) = (key.borrowed(), &lower_one(object));
+        different += usize::from(store.apply(ObjectChange::Set { key, lowered }));
     }
     different
 }

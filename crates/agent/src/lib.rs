@@ -16,6 +16,7 @@ pub mod generations;
 pub mod http;
 mod latency;
 pub mod metrics;
+pub mod objects;
 pub mod process;
 pub mod throttle;
 

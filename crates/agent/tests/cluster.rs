@@ -32,7 +32,8 @@ impl Server {
 
     fn says(&mut self, kind: Kind, news: &WatchEvent) -> WatchDelta {
         let now = Duration::ZERO;
-        self.kinds.take(now, kind, news, &mut self.agent)
+        let mut store = self.agent.objects(now);
+        self.kinds.take(now, kind, news, &mut store)
     }
 
     /// All pods there are.

@@ -50,8 +50,8 @@ impl Source {
         }
         self.files.sort_by(|a, b| a.path.cmp(&b.path));
         let now = Duration::ZERO;
-        let (files, agent) = (&self.files, &mut self.agent);
-        let taken = self.objects.take(now, files, &difference, agent);
+        let mut store = self.agent.objects(now);
+        let taken = self.objects.take(&self.files, &difference, &mut store);
         // Whatever is done in the kernel for it goes well.
         self.agent.synced(now);
         for _ in 0..8 {

@@ -110,7 +110,8 @@ impl Follower {
         {
             taken += 1;
             for (_, kinds, agent) in &mut self.agents {
-                kinds.take(Duration::ZERO, event.kind, &event.event, agent);
+                let mut store = agent.objects(Duration::ZERO);
+                kinds.take(Duration::ZERO, event.kind, &event.event, &mut store);
             }
         }
         taken

@@ -5,14 +5,15 @@
 //! that they could select. A namespace is marked as terminating at least five seconds before its
 //! first object is deleted: the namespace controller waits that long.
 //!
-//! Pods without an address are not in the planner's store, which has only what packets can meet.
+//! Pods without an address are not in the store, which has only what packets can meet.
 //! Those that may get one are stored here, of all namespaces: any namespace may be deleted next.
 //! There are few at a time.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use palisade_core::incremental::IncrementalPlanner;
 use palisade_core::model::{Cluster, PodPhase};
+
+use crate::objects::ObjectStore;
 
 /// The namespaces that are being deleted, and their deleted NetworkPolicies that stay in force.
 #[derive(Debug, Default)]
@@ -101,12 +102,12 @@ impl TerminatingNamespaces {
 
     /// Returns the NetworkPolicies of a namespace that need not be enforced any longer, provided
     /// that all pods are known. The namespace itself is being deleted until it is gone.
-    pub(super) fn over(&mut self, namespace: &str, live: &IncrementalPlanner) -> BTreeSet<String> {
+    pub(super) fn over(&mut self, namespace: &str, store: &dyn ObjectStore) -> BTreeSet<String> {
         let Some(found) = self.namespaces.get_mut(namespace) else {
             return BTreeSet::new();
         };
-        // Pods without an address are only in `waiting`, the others only in the planner.
-        if self.waiting.contains_key(namespace) || live.has_pods(namespace) {
+        // Pods without an address are only in `waiting`, the others only in the store.
+        if self.waiting.contains_key(namespace) || store.has_pods(namespace) {
             return BTreeSet::new();
         }
         let kept = std::mem::take(&mut found.policies);

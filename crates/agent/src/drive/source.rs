@@ -253,7 +253,7 @@ impl SourceState {
                 let new = troubles.iter().filter(|it| !before.contains(it));
                 new.for_each(|it| error!("{it}"));
                 before.clone_from(troubles);
-                let delta = objects.take(now, files, difference, agent);
+                let delta = objects.take(files, difference, &mut agent.objects(now));
                 for (path, faults) in &delta.faults {
                     log_errors(&shown(path), faults);
                 }
@@ -269,7 +269,8 @@ impl SourceState {
                 true
             }
             (SourceState::Cluster { kinds, .. }, SourceUpdate::Cluster(message)) => {
-                let delta = kinds.take(now, message.kind, &message.event, agent);
+                let mut store = agent.objects(now);
+                let delta = kinds.take(now, message.kind, &message.event, &mut store);
                 if let Some(written) = delta.written {
                     // If the server's clock is ahead, the object counts as written now. The wait in
                     // this process is taken off: the tracker adds it.

@@ -207,7 +207,8 @@ impl World {
         let resource = *resource;
         for news in follow.handle(answer, 0) {
             self.expect(resource, &news);
-            self.kinds.take(NOW, resource.kind, &news, &mut self.agent);
+            let mut store = self.agent.objects(NOW);
+            self.kinds.take(NOW, resource.kind, &news, &mut store);
             self.release(resource.kind, &news);
         }
     }

@@ -323,7 +323,8 @@ impl<'c> Play<'c> {
         };
         let kind = followed.resource.kind;
         for news in followed.follow.handle(answer, 0) {
-            self.kinds.take(self.now, kind, &news, &mut self.agent);
+            let mut store = self.agent.objects(self.now);
+            self.kinds.take(self.now, kind, &news, &mut store);
         }
     }
 
