@@ -194,41 +194,7 @@ impl Reflector {
     pub fn handle(&mut self, response: Response, random: u64) -> Vec<WatchEvent> {
         let state = std::mem::replace(&mut self.state, ReflectorState::Listing(None));
         let mut events = Vec::new();
-        // The end of a wait is no answer of the server.
-        if !matches!(response, Response::Rested) {
-            // A server that breaks off in the middle of an answer is there.
-            self.is_away = matches!(response, Response::Failed(_)) && !self.is_open;
-            self.is_unreached = match &response {
-                Response::Refused(it) | Response::Line(WatchLine::Refused(it)) => {
-                    // `Retry-After` comes from the server itself, not from a load balancer.
-                    matches!(it.code, 502..=504) && it.retry_after.is_none()
-                }
-                Response::Line(_)
-                | Response::Item(_)
-                | Response::Discovered(_)
-                | Response::Opened
-                | Response::Page(_)
-                | Response::Silent
-                | Response::Ended
-                | Response::Failed(_)
-                | Response::Garbled(_)
-                | Response::Rested => false,
-            };
-        }
-        let has_content = match &response {
-            Response::Line(line) => !matches!(line, WatchLine::Refused(_)),
-            Response::Item(_) => true,
-            Response::Discovered(_)
-            | Response::Opened
-            | Response::Page(_)
-            | Response::Silent
-            | Response::Ended
-            | Response::Refused(_)
-            | Response::Failed(_)
-            | Response::Garbled(_)
-            | Response::Rested => false,
-        };
-        self.is_open = matches!(response, Response::Opened) || (self.is_open && has_content);
+        self.note_reachability(&response);
         // The two denials must follow each other: any other answer is a sign that the kind exists,
         // or that the server is not in order.
         if !matches!(response, Response::Discovered(false) | Response::Rested) {
@@ -291,13 +257,7 @@ impl Reflector {
                 self.failed(state, WatchProblem::Failing(cause), random, &mut events)
             }
             (ReflectorState::Watching(_), Response::Garbled(cause)) => {
-                self.has_heard = false;
-                self.failed(
-                    ReflectorState::Listing(None),
-                    WatchProblem::Failing(cause),
-                    random,
-                    &mut events,
-                )
+                self.list_again(cause, random, &mut events)
             }
             // A response to another request is as good as none.
             (state, _) => {
@@ -306,6 +266,45 @@ impl Reflector {
             }
         };
         events
+    }
+
+    /// Records whether the server answers at all, and whether it is in the middle of an answer.
+    fn note_reachability(&mut self, response: &Response) {
+        // The end of a wait is no answer of the server.
+        if !matches!(response, Response::Rested) {
+            // A server that breaks off in the middle of an answer is there.
+            self.is_away = matches!(response, Response::Failed(_)) && !self.is_open;
+            self.is_unreached = match response {
+                Response::Refused(it) | Response::Line(WatchLine::Refused(it)) => {
+                    // `Retry-After` comes from the server itself, not from a load balancer.
+                    matches!(it.code, 502..=504) && it.retry_after.is_none()
+                }
+                Response::Line(_)
+                | Response::Item(_)
+                | Response::Discovered(_)
+                | Response::Opened
+                | Response::Page(_)
+                | Response::Silent
+                | Response::Ended
+                | Response::Failed(_)
+                | Response::Garbled(_)
+                | Response::Rested => false,
+            };
+        }
+        let has_content = match response {
+            Response::Line(line) => !matches!(line, WatchLine::Refused(_)),
+            Response::Item(_) => true,
+            Response::Discovered(_)
+            | Response::Opened
+            | Response::Page(_)
+            | Response::Silent
+            | Response::Ended
+            | Response::Refused(_)
+            | Response::Failed(_)
+            | Response::Garbled(_)
+            | Response::Rested => false,
+        };
+        self.is_open = matches!(response, Response::Opened) || (self.is_open && has_content);
     }
 
     /// Records that the server works: resets backoff and reports the recovery.
@@ -366,11 +365,22 @@ impl Reflector {
                 })
             }
             Item::Unnamed(cause) => {
-                let problem = WatchProblem::Failing(format!("the watch sent {cause}"));
-                self.has_heard = false;
-                self.failed(ReflectorState::Listing(None), problem, random, events)
+                self.list_again(format!("the watch sent {cause}"), random, events)
             }
         }
+    }
+
+    /// Ends a watch that sent what it must not. From the same resource version it would send the
+    /// same, so everything is listed again.
+    fn list_again(
+        &mut self,
+        cause: String,
+        random: u64,
+        events: &mut Vec<WatchEvent>,
+    ) -> ReflectorState {
+        self.has_heard = false;
+        let problem = WatchProblem::Failing(cause);
+        self.failed(ReflectorState::Listing(None), problem, random, events)
     }
 
     fn listed(
