@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 use crate::decide::{Cause, Decision, Flow, FlowEnd, Identity, Traffic};
 use crate::flow_end::{EndCandidate, EndName};
-use crate::model::{Cluster, PolicyId, ServiceId};
+use crate::model::{Cluster, NodeId, PolicyId, ServiceId};
 use crate::name_index::{NameIndex, UnknownName};
 use crate::net::{Family, Protocol};
 use crate::policy::{Direction, Verdict};
@@ -170,6 +170,8 @@ pub struct FlowAnswer {
     pub transport: Transport,
     /// The Service that the flow goes through.
     pub via: Option<ServiceId>,
+    /// The node through which the flow enters the cluster, if that is known.
+    pub entry: Option<NodeId>,
     /// The evaluated flow, for one of the addresses that an end could have.
     pub flow: Flow,
     /// The verdict, and the result of each direction.
@@ -586,6 +588,7 @@ impl FlowCase<'_> {
             family,
             transport: self.carried,
             via: self.via,
+            entry: self.entry,
             flow,
             outcome,
         }

@@ -102,12 +102,6 @@ impl CompletedCluster<'_> {
     pub fn pod_index(&self, id: PodId) -> Option<usize> {
         self.pods.binary_search(&id).ok()
     }
-
-    /// Returns the index of a node in the topology.
-    pub fn node_index(&self, name: &str) -> Option<usize> {
-        let nodes = &self.cluster.nodes;
-        nodes.binary_search_by(|node| node.name.cmp(name)).ok()
-    }
 }
 
 /// Completes a cluster. `outside` are addresses beyond the cluster that must exist.

@@ -129,13 +129,9 @@ impl<'f, 'a> ProbePlanner<'f, 'a> {
         self.entries.queried.extend(ports);
     }
 
-    /// Returns how to measure a flow. `through` is the node through which it enters the cluster, if
-    /// the query names one.
-    pub fn means(
-        &mut self,
-        single: &FlowAnswer,
-        through: Option<usize>,
-    ) -> Result<ProbeKind, Unprobeable> {
+    /// Returns how to measure a flow.
+    pub fn means(&mut self, single: &FlowAnswer) -> Result<ProbeKind, Unprobeable> {
+        let through = single.entry.map(|node| node.0 as usize);
         if !begins(single.transport) {
             return Err(Unprobeable::Unplaced);
         }

@@ -235,20 +235,6 @@ fn undeclared(cluster: &Cluster<'_>) -> Vec<PortQuery> {
         .collect()
 }
 
-/// Returns the node through which the flow of a query enters the cluster.
-pub fn through(completed: &CompletedCluster<'_>, query: &FlowQuery) -> Option<usize> {
-    match &query.via {
-        Some(Endpoint::Node(name)) => completed.node_index(name),
-        Some(
-            Endpoint::Pod(..)
-            | Endpoint::Workload(..)
-            | Endpoint::Service(..)
-            | Endpoint::Address(_),
-        )
-        | None => None,
-    }
-}
-
 /// Returns the addresses that queries name.
 pub fn named<'q>(queries: impl IntoIterator<Item = &'q FlowQuery>) -> Vec<IpAddr> {
     let endpoints = queries.into_iter();

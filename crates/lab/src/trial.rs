@@ -7,7 +7,6 @@ use palisade_core::query::FlowQuery;
 use crate::complete::CompletedCluster;
 use crate::lab::ProbeOutcome;
 use crate::probe_plan::{ProbeKind, ProbePlanner, Unprobeable};
-use crate::questions::through;
 
 /// The prediction of a flow query, and the probes that measure it.
 #[derive(Clone, Debug)]
@@ -55,9 +54,8 @@ impl Trial {
     ) -> Result<Trial, QueryError> {
         let predicted = evaluator.answer(query)?;
         let predicted = without_selves(completed, predicted);
-        let through = through(completed, query);
         let flows = predicted.flows.iter();
-        let means = flows.map(|single| planner.means(single, through)).collect();
+        let means = flows.map(|single| planner.means(single)).collect();
         Ok(Trial { predicted, means })
     }
 

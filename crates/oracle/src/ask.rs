@@ -155,6 +155,18 @@ impl Oracle {
         if matches!(via, Via::Node(_)) && !sources.iter().all(|s| matches!(s.who, Who::External)) {
             return None;
         }
+        let via = match (self.node_port_at(dst, &port), via) {
+            (None, via) => via,
+            // D141, D79: what the outside sends to an address of a node enters there.
+            (Some((_, node)), Via::Nothing)
+                if sources.iter().all(|s| matches!(s.who, Who::External)) =>
+            {
+                Via::Node(node)
+            }
+            (Some(_), Via::Nothing) => Via::Nothing,
+            (Some((_, node)), Via::Node(named)) if node == named => Via::Node(named),
+            (Some(_), _) => return None,
+        };
         let targets = self.targets(dst, &port, &via)?;
         let icmp = match port {
             PortAsk::Bare(f) => f,
@@ -373,13 +385,35 @@ impl Oracle {
             .find(|s| s.cluster.contains(&address) || s.outer.contains(&address))
     }
 
+    /// D141: the Service of a nodePort, dialled at an address of the node.
+    fn node_port_at(&self, word: &str, port: &PortAsk<'_>) -> Option<(&Service, &str)> {
+        let address = cidr::address(word)?;
+        let PortAsk::Number(protocol, number) = port else {
+            return None;
+        };
+        if self.world.pod_by_address.contains_key(&address) || self.service_at(address).is_some() {
+            return None;
+        }
+        let node = self.on_some_node(address)?;
+        let leads = |s: &&Service| {
+            let mut ports = s.ports.iter();
+            ports.any(|p| p.protocol == *protocol && p.node_port == Some(*number))
+        };
+        Some((self.world.services.iter().find(leads)?, node))
+    }
+
     fn targets(&self, word: &str, port: &PortAsk<'_>, via: &Via<'_>) -> Option<Vec<Target<'_>>> {
+        if let Some((s, _)) = self.node_port_at(word, port) {
+            let address = cidr::address(word)?;
+            let families = FAMILIES.map(|f| f == cidr::family(address));
+            return self.service_targets(s, families, port, (via, true));
+        }
         if let Some(a) = cidr::address(word)
             && !self.world.pod_by_address.contains_key(&a)
             && let Some(s) = self.service_at(a)
         {
             let families = FAMILIES.map(|f| f == cidr::family(a));
-            return self.service_targets(s, families, port, via);
+            return self.service_targets(s, families, port, (via, false));
         }
         if let [ns, "svc", name] = word.split('/').collect::<Vec<_>>().as_slice() {
             let s = self.service(ns, name)?;
@@ -388,7 +422,7 @@ impl Oracle {
             } else {
                 FAMILIES.map(|f| s.cluster.iter().any(|a| cidr::family(*a) == f))
             };
-            return self.service_targets(s, families, port, via);
+            return self.service_targets(s, families, port, (via, false));
         }
         let ends = self.ends(word)?;
         let all_pods = ends.iter().all(|e| matches!(e.who, Who::Pod(_)));
@@ -430,7 +464,7 @@ impl Oracle {
         service: &Service,
         families: [bool; 2],
         port: &PortAsk<'_>,
-        via: &Via<'_>,
+        (via, at_node): (&Via<'_>, bool),
     ) -> Option<Vec<Target<'_>>> {
         if service.external_name || matches!(via, Via::Service) {
             return None;
@@ -439,8 +473,9 @@ impl Oracle {
         for p in &service.ports {
             let dialled = match port {
                 PortAsk::Number(proto, n) => {
-                    let node_port = matches!(via, Via::Node(_)) && p.node_port == Some(*n);
-                    *proto == p.protocol && (p.port == *n || node_port)
+                    let outside = at_node || matches!(via, Via::Node(_));
+                    let node_port = outside && p.node_port == Some(*n);
+                    *proto == p.protocol && (!at_node && p.port == *n || node_port)
                 }
                 PortAsk::Name(proto, name) => *proto == p.protocol && p.name == *name,
                 PortAsk::Bare(_) => false,

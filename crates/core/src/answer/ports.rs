@@ -8,6 +8,7 @@ use crate::flow_end::EndName;
 use crate::model::ServicePort;
 use crate::net::{Family, Protocol};
 use crate::portset::PortSet;
+use crate::program::Owner;
 use crate::query::{Endpoint, FlowQuery, PortQuery};
 
 /// A port set and its answer.
@@ -53,7 +54,11 @@ impl FlowEvaluator<'_> {
             let ends = starts.iter().skip(1).map(|next| next.get() - 1);
             let ends: Vec<u16> = ends.chain([u16::MAX]).collect();
             for (first, last) in starts.iter().zip(ends) {
-                let answer = self.at(query, PortQuery::Number(protocol, *first))?;
+                let answer = match self.at(query, PortQuery::Number(protocol, *first)) {
+                    // A node port without a backend leads nowhere: it has no answer of its own.
+                    Err(QueryError::NoBackend(_)) => continue,
+                    answer => answer?,
+                };
                 add(answer, &|ports| ports.add_run(protocol, first.get(), last));
             }
         }
@@ -126,6 +131,15 @@ impl FlowEvaluator<'_> {
     fn starts(&self, destination: &Endpoint, protocol: Protocol) -> Vec<NonZeroU16> {
         let mut starts: Vec<u16> = self.program.ports.starts(protocol).to_vec();
         starts.push(1);
+        // A node port of a node's address leads elsewhere than the ports beside it (D141).
+        let is_of_node = matches!(destination, Endpoint::Address(address)
+            if matches!(self.program.owner(*address), Some(Owner::Node(_))));
+        if is_of_node {
+            for port in self.services.node_ports(protocol) {
+                starts.push(port.get());
+                starts.extend(port.get().checked_add(1));
+            }
+        }
         // A name at the destination adds rules for one port only. It is not a bound of an atom,
         // since pods give the same name to different ports.
         for candidate in self.candidates(destination).unwrap_or_default() {

@@ -7,21 +7,26 @@ use std::num::NonZeroU16;
 use super::{FlowEvaluator, QueryError, Transport, is_pod};
 use crate::decide::Identity;
 use crate::flow_end::{self, Addresses, EndCandidate, EndName};
-use crate::model::{Backend, BackendTarget, Cluster, PodId, Service, ServiceId, ServicePort};
+use crate::model::{
+    Backend, BackendTarget, Cluster, NodeId, PodId, Service, ServiceId, ServicePort,
+};
 use crate::net::{Family, Protocol};
-use crate::program::Program;
+use crate::program::{Owner, Program};
 use crate::query::{Endpoint, FlowQuery, PortQuery};
 use crate::text::{nearest, ticked};
 
-/// The Services of a cluster, by the addresses that clients dial.
+/// The Services of a cluster, by what clients dial: an address of the Service, or a port of every
+/// node.
 #[derive(Debug)]
 pub struct Services {
     by_address: HashMap<IpAddr, ServiceId>,
+    by_node_port: HashMap<(Protocol, NonZeroU16), ServiceId>,
 }
 
 impl Services {
     pub(super) fn new(cluster: &Cluster<'_>) -> Services {
         let mut by_address = HashMap::new();
+        let mut by_node_port = HashMap::new();
         for (index, service) in cluster.services.iter().enumerate() {
             let id = ServiceId(u32::try_from(index).unwrap_or(u32::MAX));
             let addresses = service.cluster_addresses.iter();
@@ -30,13 +35,42 @@ impl Services {
                 // servers allocate cluster addresses only once; files may repeat them.
                 by_address.entry(address.to_canonical()).or_insert(id);
             }
+            for port in &service.ports {
+                if let Some(number) = port.node_port {
+                    by_node_port.entry((port.protocol, number)).or_insert(id);
+                }
+            }
         }
-        Services { by_address }
+        Services {
+            by_address,
+            by_node_port,
+        }
     }
 
     /// Returns the Service that has an address.
     pub(super) fn at(&self, address: IpAddr) -> Option<ServiceId> {
         self.by_address.get(&address).copied()
+    }
+
+    /// Returns the Service to which a port of every node leads.
+    fn at_node_port(&self, port: &PortQuery) -> Option<ServiceId> {
+        match port {
+            PortQuery::Number(protocol, number) => {
+                self.by_node_port.get(&(*protocol, *number)).copied()
+            }
+            PortQuery::Name(..)
+            | PortQuery::Icmp
+            | PortQuery::Icmp6(_)
+            | PortQuery::Ip(_)
+            | PortQuery::Any => None,
+        }
+    }
+
+    /// Returns the node ports of a protocol.
+    pub(super) fn node_ports(&self, protocol: Protocol) -> impl Iterator<Item = NonZeroU16> {
+        let ports = self.by_node_port.keys();
+        let ports = ports.filter(move |(of, _)| *of == protocol);
+        ports.map(|(_, number)| *number)
     }
 }
 
@@ -50,6 +84,8 @@ pub(super) struct FlowCase<'c> {
     pub(super) carried: Transport,
     pub(super) families: Vec<Family>,
     pub(super) via: Option<ServiceId>,
+    /// The node through which the flow enters the cluster, if that is known.
+    pub(super) entry: Option<NodeId>,
     /// Whether a Service translated the destination; a pod that reaches itself is then evaluated
     /// (D77).
     pub(super) is_translated: bool,
@@ -72,11 +108,23 @@ struct Target<'c> {
 }
 
 /// The resolved `via` of a query.
+#[derive(Clone, Copy)]
 enum Via<'c> {
     Nothing,
     /// Outside traffic enters through a node (D79).
-    Node(EndCandidate<'c>),
+    Node(NodeId, EndCandidate<'c>),
     Service(ServiceId),
+}
+
+/// The ports of a Service that a client can dial at the destination of a query.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dialed {
+    /// A name or an address of the Service: its own ports.
+    Service,
+    /// The same, or a node port: from outside, through a node.
+    Either,
+    /// An address of a node: only node ports lead to the Service.
+    NodePort,
 }
 
 impl<'c> FlowEvaluator<'c> {
@@ -90,7 +138,8 @@ impl<'c> FlowEvaluator<'c> {
         let via = match via {
             None => Via::Nothing,
             Some(Endpoint::Node(name)) => {
-                Via::Node(flow_end::node(self.cluster, self.names.node(name)?))
+                let id = self.names.node(name)?;
+                Via::Node(id, flow_end::node(self.cluster, id))
             }
             Some(Endpoint::Service(namespace, name)) => {
                 Via::Service(self.names.service(namespace, name)?)
@@ -100,6 +149,7 @@ impl<'c> FlowEvaluator<'c> {
             }
         };
         let sources = self.sources(source)?;
+        let via = self.entered(&sources, destination, port, via)?;
         let targets = self.targets(destination, port, &via)?;
         let mut cases = Vec::new();
         for source in &sources {
@@ -123,6 +173,51 @@ impl<'c> FlowEvaluator<'c> {
             return Err(self.no_family(&sources, &targets));
         }
         Ok(cases)
+    }
+
+    /// Returns the Service that a port of a node's address leads to, and the node (D141).
+    fn behind_node_port(
+        &self,
+        destination: &Endpoint,
+        port: &PortQuery,
+    ) -> Option<(ServiceId, NodeId)> {
+        let Endpoint::Address(address) = destination else {
+            return None;
+        };
+        let service = self.services.at_node_port(port)?;
+        match self.program.owner(*address) {
+            // An address of a Service wins: nodes translate it before anything else.
+            Some(Owner::Node(Some(node))) if self.services.at(*address).is_none() => {
+                let object = self.cluster.nodes.get(node.0 as usize)?;
+                // A host-network pod's other address is not one that the node's ports are open at.
+                let is_of_node = object.addresses.contains(address);
+                is_of_node.then_some((service, node))
+            }
+            Some(Owner::Node(_) | Owner::Pod(_)) | None => None,
+        }
+    }
+
+    /// Adds the node through which a flow from outside enters, if the query dials an address of a
+    /// node: the packets arrive there, and nowhere else (D79, D141).
+    fn entered(
+        &self,
+        sources: &[EndCandidate<'_>],
+        destination: &Endpoint,
+        port: &PortQuery,
+        via: Via<'c>,
+    ) -> Result<Via<'c>, QueryError> {
+        let Some((_, node)) = self.behind_node_port(destination, port) else {
+            return Ok(via);
+        };
+        let is_outside = |it: &EndCandidate<'_>| it.identity == Identity::External;
+        match via {
+            Via::Nothing if sources.iter().all(is_outside) => {
+                Ok(Via::Node(node, flow_end::node(self.cluster, node)))
+            }
+            Via::Node(other, _) if other != node => Err(QueryError::Via),
+            Via::Service(_) => Err(QueryError::Via),
+            Via::Nothing | Via::Node(..) => Ok(via),
+        }
     }
 
     /// Returns why no case is left: a node without an address, the protocol's family, or no shared
@@ -199,14 +294,22 @@ impl<'c> FlowEvaluator<'c> {
         port: &PortQuery,
         via: &Via<'c>,
     ) -> Result<Vec<Target<'c>>, QueryError> {
+        let dialed = match via {
+            Via::Node(..) => Dialed::Either,
+            Via::Nothing | Via::Service(_) => Dialed::Service,
+        };
         match endpoint {
             Endpoint::Service(namespace, name) => {
                 let id = self.names.service(namespace, name)?;
-                return self.service_targets(id, port, None, via);
+                return self.service_targets(id, port, None, via, dialed);
             }
             Endpoint::Address(address) => {
+                let family = Some(Family::of(*address));
                 if let Some(id) = self.services.at(*address) {
-                    return self.service_targets(id, port, Some(Family::of(*address)), via);
+                    return self.service_targets(id, port, family, via, dialed);
+                }
+                if let Some((id, _)) = self.behind_node_port(endpoint, port) {
+                    return self.service_targets(id, port, family, via, Dialed::NodePort);
                 }
             }
             Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Node(_) => {}
@@ -226,7 +329,7 @@ impl<'c> FlowEvaluator<'c> {
                     families: families(carried, &Family::BOTH),
                     via: match via {
                         Via::Service(id) => Some(*id),
-                        Via::Nothing | Via::Node(_) => None,
+                        Via::Nothing | Via::Node(..) => None,
                     },
                     is_translated: matches!(via, Via::Service(_)),
                     is_loopback,
@@ -307,6 +410,7 @@ impl<'c> FlowEvaluator<'c> {
         port: &PortQuery,
         family: Option<Family>,
         via: &Via<'c>,
+        dialed: Dialed,
     ) -> Result<Vec<Target<'c>>, QueryError> {
         let name = || self.cluster.service_name(id);
         let service = self.cluster.services.get(id.0 as usize);
@@ -314,8 +418,7 @@ impl<'c> FlowEvaluator<'c> {
         if service.is_external_name {
             return Err(QueryError::ExternalName(name()));
         }
-        let from_outside = matches!(via, Via::Node(_));
-        let Some(offered) = offered(service, port, from_outside) else {
+        let Some(offered) = offered(service, port, dialed) else {
             return Err(match port {
                 PortQuery::Number(..) | PortQuery::Name(..) | PortQuery::Any => {
                     QueryError::NotOffered(name(), offers(service))
@@ -330,7 +433,7 @@ impl<'c> FlowEvaluator<'c> {
         let of_service = family.map_or_else(|| service_families(service), |it| vec![it]);
         let mut targets = Vec::new();
         for (candidate, number) in backends(self.cluster, self.program, service, offered) {
-            if let Via::Node(node) = via
+            if let Via::Node(_, node) = via
                 && service.external_traffic_local
                 && flow_end::runs_on(self.cluster, &candidate) != node.local_to
             {
@@ -365,6 +468,7 @@ impl<'c> FlowEvaluator<'c> {
             carried: target.carried,
             families: target.families.clone(),
             via: target.via,
+            entry: None,
             is_translated: target.is_translated,
             node_local: false,
             is_loopback: target.is_loopback,
@@ -389,10 +493,11 @@ impl<'c> FlowEvaluator<'c> {
             return Ok(Some(case));
         }
         // Only outside traffic enters the cluster through a node.
-        if let Via::Node(node) = via {
+        if let Via::Node(id, node) = via {
             if source.identity != Identity::External {
                 return Err(QueryError::Via);
             }
+            case.entry = Some(*id);
             let stays_local = is_local_service(self.cluster, target.via);
             // A backend on the entry node, or a Service with `externalTrafficPolicy: Local`, sees
             // the client's address. Otherwise the entry node masquerades, since replies must return
@@ -469,17 +574,18 @@ fn families(carried: Transport, among: &[Family]) -> Vec<Family> {
     among.iter().copied().filter(fits).collect()
 }
 
-/// Returns the port of a Service that a client dials; from outside it may also be the node port.
+/// Returns the port of a Service that a client dials.
 fn offered<'s, 'a>(
     service: &'s Service<'a>,
     port: &PortQuery,
-    from_outside: bool,
+    dialed: Dialed,
 ) -> Option<&'s ServicePort<'a>> {
     let mut ports = service.ports.iter();
     match port {
         PortQuery::Number(protocol, number) => ports.find(|it| {
-            let is_node_port = from_outside && it.node_port == Some(*number);
-            it.protocol == *protocol && (it.port == *number || is_node_port)
+            let is_port = dialed != Dialed::NodePort && it.port == *number;
+            let is_node_port = dialed != Dialed::Service && it.node_port == Some(*number);
+            it.protocol == *protocol && (is_port || is_node_port)
         }),
         PortQuery::Name(protocol, name) => {
             ports.find(|it| it.protocol == *protocol && it.name == Some(name))

@@ -212,6 +212,9 @@ fn attempt(rng: &mut Rng, c: &Cluster) -> Option<String> {
 fn through(rng: &mut Rng, c: &Cluster) -> Option<String> {
     let node = rng.pick(&c.nodes).clone();
     if rng.chance(1, 3) {
+        return at_node_port(rng, c);
+    }
+    if rng.chance(1, 3) {
         let (dst, port) = service(rng, c, true)?;
         return Some(format!("{} {dst} {port} via node/{node}", outside(rng)));
     }
@@ -226,6 +229,23 @@ fn through(rng: &mut Rng, c: &Cluster) -> Option<String> {
     let (src, dst) = (outside(rng), live_pod(rng, c));
     let port = port(rng, c, &src, &dst)?;
     Some(format!("{src} {dst} {port} via node/{node}"))
+}
+
+/// A nodePort at an address of a node, from outside and from inside.
+fn at_node_port(rng: &mut Rng, c: &Cluster) -> Option<String> {
+    if c.services.is_empty() {
+        return None;
+    }
+    let s = rng.pick(&c.services);
+    let (protocol, _, _, node_port) = rng.pick(&s.ports);
+    let port = (*node_port)?;
+    let src = match rng.below(4) {
+        0 => live_pod(rng, c),
+        1 => format!("node/{}", rng.pick(&c.nodes)),
+        _ => outside(rng),
+    };
+    let dst = rng.pick(&c.node_addresses).clone();
+    Some(format!("{src} {dst} {protocol}/{port}"))
 }
 
 fn unaskable(rng: &mut Rng, c: &Cluster) -> String {

@@ -391,6 +391,10 @@ fn services_and_workloads() {
     with("D129", &both, "203.0.113.7 x/svc/s tcp/80 : Allow\n203.0.113.7 x/svc/s tcp/w : Allow\n203.0.113.7 x/svc/s tcp/8080 : error
         203.0.113.7 x/svc/s icmp : error\n203.0.113.7 x/svc/s tcp/30080 via node/n1 : Allow\n203.0.113.7 x/svc/s tcp/30080 via node/n2 : error
         x/svc/s x/a tcp/80 : error\nnode/n1 x/svc/s tcp/80 : Allow ; ingress Exempt NodeLocal");
+    // The backend x/a runs on n1. A pod dials the Service; the outside enters at the node.
+    with("D141", &both, "203.0.113.7 192.0.2.1 tcp/30080 : Allow\n203.0.113.7 192.0.2.2 tcp/30080 : error
+        203.0.113.7 192.0.2.1 tcp/80 : Allow ; ingress NotApplicable Node\ny/c 192.0.2.2 tcp/30080 : Deny
+        203.0.113.7 192.0.2.1 tcp/30080 via node/n1 : Allow\n203.0.113.7 192.0.2.1 tcp/30080 via node/n2 : error");
     let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
         "metadata": {"name": "s-1", "namespace": "x", "labels": {"kubernetes.io/service-name": "s"}},
         "endpoints": [{"addresses": ["203.0.113.30"]}, {"addresses": ["10.0.0.2"], "conditions": {"ready": false}}],
