@@ -41,9 +41,9 @@ enum Command {
     Packets(PacketsArgs),
     /// Compare the findings of lint with every flow of small random clusters
     Lint(LintArgs),
-    /// The agent's loop on a model of the kernel, with everything that can go wrong, decided by seeds
+    /// Simulate the agent's loop on a model of the kernel, with faults that seeds choose
     Simulate(SimulateArgs),
-    /// The agent before a server whose answers are broken on purpose: nothing that was denied may pass
+    /// Run the agent with an API server that sends malformed responses: no denied flow may pass
     Hostile(HostileArgs),
     /// Nodes that restart while the API server is away: what policies deny may not pass
     Reboot(RebootArgs),
@@ -112,7 +112,7 @@ fn run() -> Result<()> {
         }
         Command::Simulate(args) => {
             let report = simulation::run(&args);
-            if !report.shown.is_empty() {
+            if !report.failing.is_empty() {
                 anyhow::bail!("the simulation found mistakes\n{report}");
             }
             report.to_string()
@@ -120,7 +120,7 @@ fn run() -> Result<()> {
         Command::Hostile(args) => {
             let report = hostile(&args)?;
             if report.mistake.is_some() {
-                anyhow::bail!("a broken answer made less be denied\n{report}");
+                anyhow::bail!("a malformed response opened a denied flow\n{report}");
             }
             report.to_string()
         }

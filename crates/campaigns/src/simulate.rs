@@ -1,89 +1,90 @@
-//! The agent's loop, simulated: the real agent on a model of the kernel, with everything that can go wrong
-//! between them, decided by a seed.
+//! Simulates the agent's loop: the real agent on a model of the kernel, with faults between them
+//! that a seed chooses.
 //!
-//! Objects come, change and go in any order and in batches of any size; the source repeats itself; commands are
-//! refused, their answers are lost, the agent is killed between two transactions and started again, others change the
-//! table, and generations come round. During every transaction packets are sent through the model, also such that
-//! are under way at the moment of the commit: what passes must be allowed by the objects of before or by those of after.
-//! Whenever everything has come to rest, the kernel does what the engine says of the objects, for every flow.
+//! Objects are created, changed and deleted in any order and in batches of any
+//! size. The source repeats itself, commands are refused, responses are lost, the agent is killed
+//! between two transactions and restarted, other programs change the table, and generation numbers
+//! wrap around. During every transaction packets pass through the model, some of them in flight at
+//! the moment of the commit: a packet may pass only if the objects before or after the transaction
+//! allow it. Whenever the agent is idle, the kernel enforces the engine's verdict for every flow.
 
 mod background;
 pub mod campaign;
-mod carry;
 mod catalog;
+mod check;
 mod dense;
+pub mod evaluation;
+mod execute;
+mod expected;
 mod foreign;
 pub mod hostile;
-mod look;
 pub mod model;
-mod play;
+mod plan_text;
 mod script;
-mod spell;
+mod simulator;
 pub mod table;
-mod truth;
-pub mod walk;
 
 use std::fmt;
 
 use self::catalog::{Catalog, Sources};
-use self::play::Play;
 use self::script::{Setting, Step};
+use self::simulator::Simulator;
 use palisade_generate::Rng;
 
-/// What went wrong.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Which of the promises was broken.
-    pub kind: Kind,
-    /// How.
-    pub words: String,
+    /// The invariant.
+    pub invariant: Invariant,
+    /// What violates it.
+    pub message: String,
 }
 
 impl Failure {
-    fn new(kind: Kind, words: String) -> Failure {
-        Failure { kind, words }
+    fn new(invariant: Invariant, message: String) -> Failure {
+        Failure { invariant, message }
     }
 }
 
-/// The promises.
+/// The invariants that a simulation checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// At rest the kernel does what the engine says.
-    Diverged,
-    /// At rest the plan is that of all objects together.
+pub enum Invariant {
+    /// While idle, the kernel enforces the engine's verdicts.
+    Verdicts,
+    /// While idle, the incremental plan equals the plan of all objects.
     Plan,
-    /// Nothing passes that neither the objects of before nor those of after allow.
-    Wide,
-    /// Nor does it for packets that are under way during a commit.
-    Torn,
-    /// Nor do connections that such packets opened go on after it.
-    TornMark,
-    /// Nothing is dropped that both allow.
-    Narrow,
-    /// Connections that are denied end, and go on if they are to be kept.
+    /// No packet passes that is denied both before and after the transaction.
+    NoLeak,
+    /// The same for packets in flight during a commit.
+    NoTornLeak,
+    /// Connections that such packets opened do not continue after the commit.
+    NoTornMark,
+    /// No packet is dropped that is allowed both before and after the transaction.
+    NoLoss,
+    /// Denied connections end, unless established connections are kept.
     Established,
-    /// The kernel does not refuse what it is told.
-    Refused,
-    /// The table is as the agent thinks.
-    Drift,
-    /// The agent leaves everything as it is until it was told all objects.
-    Early,
-    /// The agent comes to rest.
-    Busy,
+    /// The kernel accepts every transaction.
+    Accepted,
+    /// The table equals the agent's expectation.
+    NoDrift,
+    /// The agent changes nothing before its sources have synced.
+    Synced,
+    /// The agent becomes idle.
+    Idle,
 }
 
-/// What is made of single packets that pass while a transaction is committed, although neither the objects of
-/// before nor those of after allow them, and of packets that are dropped between two transactions of one change, although
-/// both do. That connections of the former go on is always a mistake.
+/// How to treat packets in flight during a commit that pass although the objects before and after
+/// it deny them, and packets dropped between two transactions of one change although both allow
+/// them. A connection that continues after such a packet is always a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum During {
-    /// They are counted.
-    Counted,
-    /// They are mistakes.
-    Mistakes,
+pub enum InFlight {
+    /// Count them.
+    Count,
+    /// Report them as mistakes.
+    Fail,
 }
 
-/// How much was done.
+/// The counters of simulations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Simulations.
@@ -92,39 +93,39 @@ pub struct Counts {
     pub steps: u64,
     /// Commands of the agent.
     pub commands: u64,
-    /// Tasks in the background.
+    /// Background tasks.
     pub tasks: u64,
     /// Transactions.
     pub transactions: u64,
-    /// Whole tables put in place.
+    /// Tables installed.
     pub installs: u64,
-    /// Changes of tables in place.
+    /// Tables updated.
     pub changes: u64,
-    /// Sweeps of old marks.
+    /// Sweeps of stale marks.
     pub sweeps: u64,
-    /// Repairs of what others did.
+    /// Repairs of drift.
     pub drifts: u64,
-    /// Commands that were made to fail.
+    /// Injected faults.
     pub faults: u64,
-    /// Times that everything came to rest.
-    pub rests: u64,
-    /// Verdicts compared at rest.
+    /// Times that the agent became idle.
+    pub idle: u64,
+    /// Verdicts compared while idle.
     pub verdicts: u64,
     /// Packets sent during transactions.
     pub packets: u64,
-    /// Ways that they may have gone while one was committed.
+    /// Other paths that packets may have taken during a commit.
     pub torn: u64,
-    /// Of those, dropped although before and after allow them.
+    /// Of those, dropped although allowed before and after.
     pub torn_lost: u64,
-    /// Or passed although neither does.
-    pub torn_wide: u64,
-    /// Packets dropped between two transactions of one change, although before and after allow them.
-    pub narrow: u64,
-    /// Groups that were told as another's at rest.
-    pub saved: u64,
-    /// Policies that did not fit into the budget of their namespace, at rest.
+    /// Of those, passed although denied before and after.
+    pub torn_leaked: u64,
+    /// Packets dropped between two transactions of one change, although allowed before and after.
+    pub lost: u64,
+    /// Groups that shared the set of another group, while idle.
+    pub shared: u64,
+    /// Policies that exceeded the budget of their namespace, while idle.
     pub over_budget: u64,
-    /// Times that groups which were told as one became different.
+    /// Times that groups with one set became different.
     pub splits: u64,
 }
 
@@ -140,36 +141,36 @@ impl Counts {
         self.sweeps += other.sweeps;
         self.drifts += other.drifts;
         self.faults += other.faults;
-        self.rests += other.rests;
+        self.idle += other.idle;
         self.verdicts += other.verdicts;
         self.packets += other.packets;
         self.torn += other.torn;
         self.torn_lost += other.torn_lost;
-        self.torn_wide += other.torn_wide;
-        self.narrow += other.narrow;
-        self.saved += other.saved;
+        self.torn_leaked += other.torn_leaked;
+        self.lost += other.lost;
+        self.shared += other.shared;
         self.over_budget += other.over_budget;
         self.splits += other.splits;
     }
 }
 
-/// A seed that shows a mistake, and the few steps that are needed for it.
+/// A seed that fails, with a minimal list of steps.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct FailingSeed {
     /// The seed.
     pub seed: u64,
-    /// What went wrong after the last step.
+    /// The failure after the last step.
     pub failure: Failure,
-    /// The steps, in words.
+    /// The steps, as text.
     pub steps: Vec<String>,
 }
 
-impl fmt::Display for Shown {
+impl fmt::Display for FailingSeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
             "seed {}: {:?}: {}",
-            self.seed, self.failure.kind, self.failure.words
+            self.seed, self.failure.invariant, self.failure.message
         )?;
         for (number, step) in self.steps.iter().enumerate() {
             writeln!(f, "  {:>3} {step}", number + 1)?;
@@ -178,11 +179,11 @@ impl fmt::Display for Shown {
     }
 }
 
-/// Seeds that follow each other share their objects, so many at a time.
+/// Consecutive seeds that share one catalog of objects.
 const SEEDS_PER_CATALOG: u64 = 64;
 
-/// Simulates seeds, one after the other, up to the first that fails.
-pub fn simulate(seeds: std::ops::Range<u64>, during: During) -> (Counts, Option<Shown>) {
+/// Simulates seeds in order, up to the first that fails.
+pub fn simulate(seeds: std::ops::Range<u64>, in_flight: InFlight) -> (Counts, Option<FailingSeed>) {
     let mut counts = Counts::default();
     let mut first = seeds.start;
     while first < seeds.end {
@@ -191,11 +192,11 @@ pub fn simulate(seeds: std::ops::Range<u64>, during: During) -> (Counts, Option<
         let sources = Sources::new(number);
         let catalog = Catalog::new(&sources);
         for seed in first..end {
-            let scene = Scene::new(seed, &catalog, during);
-            let (played, failure) = scene.play(&scene.steps);
-            counts.add(played);
+            let scenario = Scenario::new(seed, &catalog, in_flight);
+            let (counted, failure) = scenario.simulator(&scenario.steps);
+            counts.add(counted);
             if let Some((at, failure)) = failure {
-                return (counts, Some(scene.shrink(at, failure)));
+                return (counts, Some(scenario.shrink(at, failure)));
             }
         }
         first = end;
@@ -203,49 +204,55 @@ pub fn simulate(seeds: std::ops::Range<u64>, during: During) -> (Counts, Option<
     (counts, None)
 }
 
-/// Everything that a seed decides.
-struct Scene<'c> {
+/// Everything that a seed determines.
+struct Scenario<'c> {
     seed: u64,
     catalog: &'c Catalog<'c>,
-    flows: Vec<walk::Packet>,
+    flows: Vec<evaluation::Packet>,
     setting: Setting,
     steps: Vec<Step>,
-    during: During,
+    in_flight: InFlight,
 }
 
-impl<'c> Scene<'c> {
-    fn new(seed: u64, catalog: &'c Catalog<'c>, during: During) -> Scene<'c> {
+impl<'c> Scenario<'c> {
+    fn new(seed: u64, catalog: &'c Catalog<'c>, in_flight: InFlight) -> Scenario<'c> {
         let mut rng = Rng::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x7369_6d75);
         let setting = Setting::new(&mut rng);
-        let flows = truth::flows(&mut rng, catalog);
+        let flows = expected::flows(&mut rng, catalog);
         let steps = script::steps(&mut rng, catalog, flows.len());
-        Scene {
+        Scenario {
             seed,
             catalog,
             flows,
             setting,
             steps,
-            during,
+            in_flight,
         }
     }
 
-    /// Plays steps. Says at which one something was wrong.
-    fn play(&self, steps: &[Step]) -> (Counts, Option<(usize, Failure)>) {
+    /// Runs steps. Returns the failing step, if any.
+    fn simulator(&self, steps: &[Step]) -> (Counts, Option<(usize, Failure)>) {
         let setting = self.setting.clone();
-        let mut play = Play::new(self.catalog, &self.flows, setting, self.during, self.seed);
-        play.counts.seeds = 1;
+        let mut simulator = Simulator::new(
+            self.catalog,
+            &self.flows,
+            setting,
+            self.in_flight,
+            self.seed,
+        );
+        simulator.counts.seeds = 1;
         for (place, step) in steps.iter().enumerate() {
-            play.counts.steps += 1;
-            if let Err(failure) = play.step(*step) {
-                return (play.counts, Some((place, failure)));
+            simulator.counts.steps += 1;
+            if let Err(failure) = simulator.step(*step) {
+                return (simulator.counts, Some((place, failure)));
             }
         }
-        play.count_splits();
-        (play.counts, None)
+        simulator.count_splits();
+        (simulator.counts, None)
     }
 
-    /// Leaves out what the failure does not need.
-    fn shrink(&self, at: usize, mut failure: Failure) -> Shown {
+    /// Removes steps that the failure does not need.
+    fn shrink(&self, at: usize, mut failure: Failure) -> FailingSeed {
         let mut steps: Vec<Step> = self.steps.iter().take(at + 1).copied().collect();
         let mut width = steps.len() / 2;
         while width > 0 {
@@ -254,8 +261,8 @@ impl<'c> Scene<'c> {
                 let end = (place + width).min(steps.len());
                 let mut fewer = steps.clone();
                 fewer.drain(place..end);
-                match self.play(&fewer).1 {
-                    Some((at, found)) if found.kind == failure.kind => {
+                match self.simulator(&fewer).1 {
+                    Some((at, found)) if found.invariant == failure.invariant => {
                         fewer.truncate(at + 1);
                         steps = fewer;
                         failure = found;
@@ -265,16 +272,16 @@ impl<'c> Scene<'c> {
             }
             width /= 2;
         }
-        Shown {
+        FailingSeed {
             seed: self.seed,
             failure,
-            steps: self.words(&steps),
+            steps: self.describe(&steps),
         }
     }
 
-    fn words(&self, steps: &[Step]) -> Vec<String> {
+    fn describe(&self, steps: &[Step]) -> Vec<String> {
         let setting = &self.setting;
-        let mut words = vec![format!(
+        let mut lines = vec![format!(
             "{:?}, {:?}, mark {:#x}, table left with generation {:?}, owned {}, small {}",
             setting.config.established,
             setting.blocks,
@@ -283,11 +290,11 @@ impl<'c> Scene<'c> {
             setting.owns,
             setting.is_small
         )];
-        words.extend(
+        lines.extend(
             steps
                 .iter()
-                .map(|step| self.catalog.words(*step, &self.flows)),
+                .map(|step| self.catalog.describe(*step, &self.flows)),
         );
-        words
+        lines
     }
 }

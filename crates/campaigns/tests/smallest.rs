@@ -43,19 +43,19 @@ static ALL: &[Smallest] = &[
         prints: &["# findings checked, 0 wrong, 0 missed"],
     },
     Smallest {
-        words: "hostile --answers 200",
+        words: "hostile --responses 200",
         needs: NOTHING,
         prints: &[
-            "# seeds, # answers, # of them broken",
+            "# seeds, # responses, # of them malformed",
             "# verdicts compared",
             "0 mistakes",
         ],
     },
     Smallest {
-        words: "hostile --kernel --answers 100",
+        words: "hostile --kernel --responses 100",
         needs: NAMESPACES,
         prints: &[
-            "# seeds, # answers, # of them broken",
+            "# seeds, # responses, # of them malformed",
             "# verdicts compared",
             "0 mistakes",
         ],

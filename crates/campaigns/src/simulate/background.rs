@@ -1,27 +1,27 @@
-//! Tasks of the agent that run in the background: each reads the kernel for a while, and commands are carried out meanwhile.
+//! Background tasks of the agent: each reads the kernel for a while, and commands run meanwhile.
 
 use std::collections::BTreeSet;
 
 use palisade_agent::{AuditOutcome, CommandError, MarksToClear, Task, TaskOutcome};
 use palisade_nft::update::ExpectedTable;
 
-use super::carry::Armed;
-use super::model::Atom;
-use super::play::Play;
-use super::walk::Packet;
-use super::{Failure, Kind};
+use super::evaluation::Packet;
+use super::execute::InjectedFault;
+use super::model::KernelOp;
+use super::simulator::Simulator;
+use super::{Failure, Invariant};
 
-/// A task under way.
+/// A running task.
 pub(super) struct Background {
     task: Task,
-    /// The commands before it began.
+    /// The number of commands when it started.
     commands: u64,
-    /// The connections whose marks were cleared so far.
+    /// The connections whose marks are already cleared.
     cleared: BTreeSet<Packet>,
 }
 
-impl Play<'_> {
-    /// Begins a task. Of the marks that are to be cleared some are at once, the others when it ends.
+impl Simulator<'_> {
+    /// Starts a task. It clears some marks at once, the others when it ends.
     pub(super) fn spawn(&mut self, task: Task) -> Result<(), Failure> {
         self.counts.tasks += 1;
         let mut cleared = BTreeSet::new();
@@ -36,50 +36,50 @@ impl Play<'_> {
             commands: self.counts.commands,
             cleared,
         });
-        self.heard()
+        self.take_outcomes()
     }
 
-    /// Ends one of the tasks, whichever.
-    pub(super) fn finish_a_task(&mut self) -> Result<(), Failure> {
+    /// Finishes a random task.
+    pub(super) fn finish_task(&mut self) -> Result<(), Failure> {
         let place = self.rng.below(self.background.len() as u64) as usize;
         let Background {
             task,
             commands,
             cleared,
         } = self.background.remove(place);
-        let armed = self.armed.take();
-        self.counts.faults += u64::from(armed.is_some());
+        let injected = self.injected.take();
+        self.counts.faults += u64::from(injected.is_some());
         let outcome = match task {
             Task::ClearMarks(what) => {
-                if armed != Some(Armed::Refuse) {
+                if injected != Some(InjectedFault::Refuse) {
                     self.clear(&what, &|packet| !cleared.contains(packet));
                 }
-                TaskOutcome::ClearMarks(match armed {
+                TaskOutcome::ClearMarks(match injected {
                     None => Ok(()),
-                    Some(_) => Err(CommandError("fails on purpose".to_owned())),
+                    Some(_) => Err(CommandError("injected failure".to_owned())),
                 })
             }
-            Task::Audit { expected, from } => TaskOutcome::Audit(match armed {
+            Task::Audit { expected, from } => TaskOutcome::Audit(match injected {
                 None => Ok(self.compare(&expected, from.is_none(), commands)?),
-                Some(_) => Err(CommandError("cannot be read".to_owned())),
+                Some(_) => Err(CommandError("injected read failure".to_owned())),
             }),
         };
         if let Some(agent) = &mut self.agent {
             agent.task_finished(self.now, outcome);
         }
-        self.heard()
+        self.take_outcomes()
     }
 
-    /// Clears the marks of some of the connections that are meant.
-    fn clear(&mut self, what: &MarksToClear, is_asked: &dyn Fn(&Packet) -> bool) {
-        let atom = match what {
-            MarksToClear::Generations(range) => Atom::Forget(range.clone()),
-            MarksToClear::Addresses(addresses) => Atom::ForgetAddresses(addresses.clone()),
+    /// Clears the marks of the task's connections that `is_selected` accepts.
+    fn clear(&mut self, what: &MarksToClear, is_selected: &dyn Fn(&Packet) -> bool) {
+        let op = match what {
+            MarksToClear::Generations(range) => KernelOp::ClearGenerations(range.clone()),
+            MarksToClear::Addresses(addresses) => KernelOp::ClearAddresses(addresses.clone()),
         };
-        self.model.clear(self.bits(), &atom, is_asked);
+        self.model.clear(self.bits(), &op, is_selected);
     }
 
-    /// Compares the table with what it should have held when the task began.
+    /// Compares the table with the table expected when the task started.
     fn compare(
         &mut self,
         expected: &ExpectedTable,
@@ -95,22 +95,22 @@ impl Play<'_> {
                 stopped_at: last.map(|set| set.name.as_str().to_owned()),
             });
         }
-        // What an audit that goes on later compares need not be what was changed.
+        // An audit that resumes from an earlier one need not cover the changed sets.
         if !is_whole {
             return Ok(AuditOutcome::default());
         }
         let name = self.process.table.unwrap_or_default();
         let table = self.model.tables.iter().find(|it| it.name == name);
         let differences = match table {
-            None => vec!["our table is gone".to_owned()],
+            None => vec!["the table is missing".to_owned()],
             Some(table) => table.audit(&ruleset),
         };
         if !is_overtaken && !self.is_foreign && !differences.is_empty() {
-            return Err(Failure::new(Kind::Drift, differences.join("; ")));
+            return Err(Failure::new(Invariant::NoDrift, differences.join("; ")));
         }
         if !is_overtaken && self.is_foreign && differences.is_empty() {
-            // Changed back, or changed where a change of ours has been since. Which connections were let in
-            // meanwhile, nobody can know.
+            // Changed back, or overwritten by a later change of the agent. The connections opened
+            // meanwhile are unknown.
             self.is_foreign = false;
             self.model.connections.clear();
         }

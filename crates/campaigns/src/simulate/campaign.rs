@@ -1,4 +1,4 @@
-//! Many seeds, one after the other: `palisade-campaigns simulate`.
+//! `palisade-campaigns simulate`: simulates many seeds in order.
 
 use std::fmt;
 use std::io::Write as _;
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::{Counts, During, Shown, simulate};
+use super::{Counts, FailingSeed, InFlight, simulate};
 
-/// What to simulate.
+/// Arguments of `simulate`.
 #[derive(Args, Clone, Debug)]
 pub struct SimulateArgs {
     /// How many seeds
@@ -20,55 +20,55 @@ pub struct SimulateArgs {
     /// Simulate one seed, and stop
     #[arg(long, conflicts_with_all = ["seeds", "seed"])]
     replay: Option<u64>,
-    /// Take single packets that pass only while a transaction is committed, and those that are
-    /// dropped between two transactions of one change, for mistakes, too
+    /// Also report packets that pass only during a commit, and packets dropped between two
+    /// transactions of one change, as mistakes
     #[arg(long)]
     strict: bool,
 }
 
-/// What a campaign came to.
+/// The result of a campaign.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// How much was done.
+    /// The counters.
     pub counts: Counts,
-    /// The seeds that show a mistake.
-    pub shown: Vec<Shown>,
+    /// The failing seeds.
+    pub failing: Vec<FailingSeed>,
     first: u64,
     took: Duration,
 }
 
-/// A campaign that finds so many mistakes stops.
+/// A campaign stops after this number of mistakes.
 const ENOUGH: usize = 10;
-/// So many seeds are simulated between two looks at the clock.
+/// Seeds between two checks of the clock.
 const PORTION: u64 = 256;
 
-/// Simulates one seed after the other.
+/// Simulates the seeds in order.
 pub fn run(args: &SimulateArgs) -> Report {
     let started = Instant::now();
-    let during = if args.strict {
-        During::Mistakes
+    let in_flight = if args.strict {
+        InFlight::Fail
     } else {
-        During::Counted
+        InFlight::Count
     };
     let first = args.replay.unwrap_or(args.seed);
     let end = first + args.replay.map_or(args.seeds, |_| 1);
     let mut report = Report {
         counts: Counts::default(),
-        shown: Vec::new(),
+        failing: Vec::new(),
         first,
         took: Duration::ZERO,
     };
     let mut told = Instant::now();
     let mut seed = first;
-    while seed < end && report.shown.len() < ENOUGH {
-        let (counts, shown) = simulate(seed..(seed + PORTION).min(end), during);
+    while seed < end && report.failing.len() < ENOUGH {
+        let (counts, failing) = simulate(seed..(seed + PORTION).min(end), in_flight);
         report.counts.add(counts);
         seed += counts.seeds;
-        report.shown.extend(shown);
+        report.failing.extend(failing);
         if told.elapsed() > Duration::from_secs(10) {
             told = Instant::now();
-            let mistakes = report.shown.len();
-            // With standard error closed there is nobody to tell.
+            let mistakes = report.failing.len();
+            // Progress only: a closed standard error is no failure.
             let _ = writeln!(std::io::stderr(), "seed {seed}: {mistakes} mistakes");
         }
     }
@@ -78,8 +78,8 @@ pub fn run(args: &SimulateArgs) -> Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for shown in &self.shown {
-            writeln!(f, "{shown}")?;
+        for failing in &self.failing {
+            writeln!(f, "{failing}")?;
         }
         let Counts {
             seeds,
@@ -92,14 +92,14 @@ impl fmt::Display for Report {
             sweeps,
             drifts,
             faults,
-            rests,
+            idle,
             verdicts,
             packets,
             torn,
             torn_lost,
-            torn_wide,
-            narrow,
-            saved,
+            torn_leaked,
+            lost,
+            shared,
             splits,
             over_budget,
         } = self.counts;
@@ -112,20 +112,20 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "{commands} commands, {tasks} tasks in the background, {transactions} transactions, {installs} tables put in place, \
-             {changes} changed, {sweeps} sweeps, {faults} faults, {drifts} repairs"
+            "{commands} commands, {tasks} background tasks, {transactions} transactions, {installs} tables installed, \
+             {changes} updated, {sweeps} sweeps, {faults} faults, {drifts} repairs"
         )?;
         writeln!(
             f,
-            "{packets} packets after transactions, {narrow} of them dropped between two of one change; \
-             {torn} other ways they may have gone during a commit, {torn_lost} of them lost and \
-             {torn_wide} wider than both"
+            "{packets} packets after transactions, {lost} of them dropped between two of one change; \
+             {torn} other paths during a commit, {torn_lost} of them lost and \
+             {torn_leaked} leaked"
         )?;
         writeln!(
             f,
-            "{rests} times at rest, {verdicts} verdicts compared there, {saved} groups told as another's; \
-             {splits} times groups that were one became different, {over_budget} policies over the budget of their namespace"
+            "{idle} times idle, {verdicts} verdicts compared there, {shared} groups that share a set; \
+             {splits} times groups with one set became different, {over_budget} policies over the budget of their namespace"
         )?;
-        write!(f, "{} mistakes", self.shown.len())
+        write!(f, "{} mistakes", self.failing.len())
     }
 }

@@ -1,5 +1,5 @@
-//! The objects that a simulation may take: several versions of each, so that setting one after the other
-//! is an edit, and addresses and names are used again.
+//! The objects of a simulation: several versions of each, which makes setting one after another an
+//! edit, and reuses addresses and names.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,23 +13,23 @@ use palisade_oracle::generate::scenario;
 use serde_json::{Value, json};
 
 use super::dense;
+use super::evaluation::Packet;
 use super::script::Step;
-use super::walk::Packet;
 use palisade_generate::Rng;
 
-/// Who an object is.
+/// The identity of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     /// Its kind.
     pub(super) kind: &'static str,
-    /// Its namespace, or nothing.
+    /// Its namespace, or an empty string.
     pub(super) namespace: String,
     /// Its name.
     pub(super) name: String,
 }
 
 impl Key {
-    /// As the agent is told.
+    /// As the agent's key.
     pub(super) fn borrowed(&self) -> ObjectKey<'_> {
         ObjectKey {
             kind: self.kind,
@@ -39,12 +39,12 @@ impl Key {
     }
 }
 
-/// The texts that a catalog is read from.
+/// The manifests that a catalog is read from.
 #[derive(Debug)]
 pub(super) struct Sources([Source; 1]);
 
 impl Sources {
-    /// Those of a seed.
+    /// Generates the manifests of a seed.
     pub(super) fn new(seed: u64) -> Sources {
         let mut rng = Rng::new(seed ^ 0x6361_7461_6c6f_6700);
         let mut objects = Vec::new();
@@ -61,14 +61,14 @@ impl Sources {
         for object in &mut objects {
             give_block(&mut rng, object);
         }
-        // One in a line, to be shown by it.
+        // One object per line: a failure prints the line.
         let lines: Vec<String> = objects.iter().map(Value::to_string).collect();
         let text = format!("[\n{}\n]", lines.join(",\n"));
         Sources([Source::new("objects.json", text.into_bytes())])
     }
 }
 
-/// Nodes of scenarios have no blocks of addresses for their pods.
+/// Adds `podCIDRs` to a Node: nodes of scenarios have none.
 fn give_block(rng: &mut Rng, object: &mut Value) {
     if object.get("kind").is_some_and(|it| it == "Node") && rng.chance(70) {
         let blocks = match rng.below(4) {
@@ -83,14 +83,14 @@ fn give_block(rng: &mut Rng, object: &mut Value) {
     }
 }
 
-/// The objects, by who they are, each in all its versions.
+/// The objects by key, each in all its versions.
 #[derive(Debug)]
 pub(super) struct Catalog<'s> {
-    /// Who there may be.
+    /// The keys.
     pub(super) keys: Vec<Key>,
     versions: Vec<Vec<Object<'s>>>,
     text: &'s str,
-    /// Everybody's addresses.
+    /// The addresses of all pods and nodes.
     pub(super) addresses: Vec<IpAddr>,
 }
 
@@ -130,7 +130,7 @@ impl<'s> Catalog<'s> {
         }
     }
 
-    /// How many versions an object has.
+    /// The number of versions of an object.
     pub(super) fn versions(&self, key: usize) -> usize {
         self.versions.get(key).map_or(0, Vec::len)
     }
@@ -140,15 +140,15 @@ impl<'s> Catalog<'s> {
         self.versions.get(key)?.get(version)
     }
 
-    /// A version of an object as it was written.
+    /// A version of an object as JSON.
     pub(super) fn json(&self, key: usize, version: usize) -> Option<Value> {
         let start = self.object(key, version)?.span.range().start;
         let line = self.text.get(start..)?.lines().next()?;
         serde_json::from_str(line.trim_end_matches(',')).ok()
     }
 
-    /// A step in words.
-    pub(super) fn words(&self, step: Step, flows: &[Packet]) -> String {
+    /// A step as text.
+    pub(super) fn describe(&self, step: Step, flows: &[Packet]) -> String {
         let name = |key: usize| {
             let key = self.keys.get(key);
             key.map_or_else(String::new, |it| {
@@ -167,32 +167,33 @@ impl<'s> Catalog<'s> {
             Step::Send(flow, reply) => {
                 let flow = flows.get(flow);
                 let flow = flow.map(|it| (it.client, it.server, it.l4, it.port));
-                format!("send {flow:?}, as a reply {reply}")
+                format!("send {flow:?}, reply: {reply}")
             }
             Step::Relist(_)
-            | Step::Tell(_)
+            | Step::Deliver(_)
             | Step::Sync
-            | Step::Act
+            | Step::Advance
             | Step::Pass(_)
             | Step::Resync
             | Step::Refuse
-            | Step::LoseAnswer
+            | Step::LoseResponse
             | Step::Kill
             | Step::Start
-            | Step::Foreign(..)
+            | Step::ForeignChange(..)
             | Step::Notice(_)
-            | Step::Rest { .. } => format!("{step:?}"),
+            | Step::Converge { .. } => format!("{step:?}"),
         }
     }
 
-    /// The cluster of some objects, for somebody, where the NetworkPolicies of each namespace have this budget.
+    /// Lowers and compiles versions of objects, with this budget for the NetworkPolicies of each
+    /// namespace.
     pub(super) fn with_cluster<R>(
         &self,
         budget: Budget,
-        told: &BTreeMap<usize, usize>,
+        received: &BTreeMap<usize, usize>,
         then: impl FnOnce(&Cluster<'_>, &palisade_core::program::Program) -> R,
     ) -> R {
-        let objects = told
+        let objects = received
             .iter()
             .filter_map(|(key, version)| self.object(*key, *version));
         let objects: Vec<Object<'_>> = objects.cloned().collect();
@@ -202,7 +203,7 @@ impl<'s> Catalog<'s> {
     }
 }
 
-/// Whether what a node enforces may depend on objects of a kind.
+/// Whether a node's ruleset can depend on objects of a kind.
 fn is_enforced(kind: Kind) -> bool {
     match kind {
         Kind::NetworkPolicy

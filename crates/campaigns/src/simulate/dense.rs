@@ -1,4 +1,4 @@
-//! Few objects with few labels and addresses, so that most changes concern most others.
+//! Few objects with few labels and addresses: most changes affect most other objects.
 
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ pub(super) fn objects(rng: &mut Rng, version: u64) -> Vec<Value> {
 
 fn pod(rng: &mut Rng, number: u64, version: u64) -> Value {
     let node = if rng.chance(70) { "n1" } else { "n2" };
-    // Addresses of others, now and then.
+    // Sometimes the address of another pod.
     let last = if rng.chance(25) {
         1 + rng.below(6)
     } else {
@@ -91,7 +91,7 @@ fn network_policy(rng: &mut Rng, number: u64) -> Value {
 }
 
 fn rules(rng: &mut Rng, word: &str) -> Value {
-    // Some unions are large enough to be asked at once.
+    // Some unions are large enough for one lookup.
     let most = if rng.chance(15) { 10 } else { 3 };
     let rules = (0..rng.below(most)).map(|_| {
         let mut rule = serde_json::Map::new();

@@ -1,18 +1,18 @@
-//! What others may do to our table where it does not belong to us.
+//! Changes that other programs make to a table without an owner.
 
 use std::rc::Rc;
 
 use super::model::Model;
-use super::script::Foreign;
-use super::table::{Data, Kind};
+use super::script::ForeignChange;
+use super::table::{Data, SetKind};
 
-/// Changes the table that enforces. Says whether something was changed.
-pub(super) fn change(model: &mut Model, how: Foreign, pick: usize) -> bool {
+/// Changes the active table. Returns whether anything changed.
+pub(super) fn change(model: &mut Model, how: ForeignChange, pick: usize) -> bool {
     model.before = model.tables.clone();
     let Some(place) = model.tables.iter().rposition(|it| it.is_hooked()) else {
         return false;
     };
-    if how == Foreign::DeleteTable {
+    if how == ForeignChange::DeleteTable {
         model.tables.remove(place);
         return true;
     }
@@ -20,8 +20,8 @@ pub(super) fn change(model: &mut Model, how: Foreign, pick: usize) -> bool {
         return false;
     };
     match how {
-        Foreign::DeleteTable => false,
-        Foreign::FlushChain => {
+        ForeignChange::DeleteTable => false,
+        ForeignChange::FlushChain => {
             let chains = Rc::make_mut(&mut table.chains);
             let count = chains.len().max(1);
             let chain = chains.values_mut().nth(pick % count);
@@ -32,19 +32,19 @@ pub(super) fn change(model: &mut Model, how: Foreign, pick: usize) -> bool {
                 had
             })
         }
-        Foreign::DeleteElement | Foreign::AddElement => {
+        ForeignChange::DeleteElement | ForeignChange::AddElement => {
             let sets = Rc::make_mut(&mut table.sets);
             let count = sets.len().max(1);
             let Some(set) = sets.values_mut().nth(pick % count) else {
                 return false;
             };
             let set = Rc::make_mut(set);
-            if how == Foreign::DeleteElement {
+            if how == ForeignChange::DeleteElement {
                 return set.data.pop_first().is_some();
             }
             let width = set.fields.iter().map(|field| field.padded()).sum();
             let key = vec![0x5a; width];
-            set.kind == Kind::Plain && set.data.insert(key, Data::Nothing).is_none()
+            set.kind == SetKind::Plain && set.data.insert(key, Data::Nothing).is_none()
         }
     }
 }

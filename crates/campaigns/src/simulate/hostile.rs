@@ -1,17 +1,18 @@
-//! "No input makes less be denied": the real reading, following and taking in of lists and watches, and the real agent on the
-//! model of the kernel or on the real one, before a server whose answers are broken on purpose.
+//! "No input makes the node deny less": the real reflector and the real agent, on the model of the
+//! kernel or on the real one, with an API server that sends malformed responses.
 //!
-//! Beside it stands what has to be in force: of each object the last version that the server said in a way that can be read,
-//! until it said, in a way that can be believed, that the object is gone (D145, D149, D150). It is written down by who breaks the answers, and not
-//! by who reads them. After every answer each flow that those objects deny is denied, and what could not be read is told.
+//! The expected objects are computed from the responses as they were generated, not as they were
+//! read: of each object the last readable version, until a credible deletion (D145, D149, D150).
+//! After every response, each flow that those objects deny must be denied, and unreadable objects
+//! must be reported.
 
-mod answers;
-mod broken;
 pub mod campaign;
 mod enforcer;
+mod event_log;
+mod expected;
+mod fault;
 mod kernel;
-mod known;
-mod log;
+mod responses;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,101 +25,103 @@ use palisade_core::incremental::HashKey;
 use palisade_kube::Resource;
 use palisade_kube::reflector::{NextAction, Reflector, Response};
 
-use self::broken::Broken;
 use self::enforcer::{Enforcer, ModelKernel};
+use self::event_log::EventLog;
+use self::expected::ExpectedObjects;
+use self::fault::ResponseFault;
 use self::kernel::RealKernel;
-use self::known::Known;
-use self::log::Log;
 use super::catalog::{Catalog, Sources};
+use super::evaluation::Packet;
+use super::expected::{self as node_expected, ExpectedVerdicts, NODE, PodBlocks};
 use super::script::small_budget;
-use super::truth::{self, Blocks, NODE, Truth};
-use super::walk::Packet;
 use palisade_generate::Rng;
 
-/// So many answers are given in one run.
-const ANSWERS: usize = 60;
-/// How often a packet is sent again that does not arrive and should: a busy machine loses packets.
-const MORE_TRIES: usize = 3;
-/// More than any agent takes to come to rest.
-const MOST_TURNS: usize = 200;
+/// Responses in one run.
+const RESPONSES: usize = 60;
+/// Retries of an allowed packet that does not arrive: a busy machine loses packets.
+const RETRIES: usize = 3;
+/// Steps within which an agent must be idle.
+const MAX_STEPS: usize = 200;
 
-/// How much was done.
+/// The counters of runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Runs.
     pub seeds: u64,
     /// Answers.
-    pub answers: u64,
-    /// Those that were broken, by how.
-    pub broken: BTreeMap<&'static str, u64>,
+    pub responses: u64,
+    /// Responses by fault.
+    pub faults: BTreeMap<&'static str, u64>,
     /// Verdicts compared.
     pub verdicts: u64,
-    /// Of those, denied by the objects that were read last.
+    /// Of those, denied by the last readable objects.
     pub denied: u64,
-    /// Whole tables and changes of tables.
+    /// Installations and updates of tables.
     pub commands: u64,
-    /// Policies that did not fit into the budget of their namespace when verdicts were compared.
+    /// Policies over the budget of their namespace when verdicts were compared.
     pub over_budget: u64,
 }
 
 impl Counts {
-    /// How many answers were broken in some way.
-    pub fn n_broken(&self) -> u64 {
-        let broken = self.broken.iter();
-        let broken = broken.filter(|(how, _)| **how != Broken::Not.word());
-        broken.map(|(_, count)| count).sum()
+    /// The number of responses with a fault.
+    pub fn n_faulty(&self) -> u64 {
+        let faults = self.faults.iter();
+        let faults = faults.filter(|(fault, _)| **fault != ResponseFault::None.label());
+        faults.map(|(_, count)| count).sum()
     }
 
     fn add(&mut self, other: &Counts) {
         self.seeds += other.seeds;
-        self.answers += other.answers;
+        self.responses += other.responses;
         self.verdicts += other.verdicts;
         self.denied += other.denied;
         self.commands += other.commands;
         self.over_budget += other.over_budget;
-        for (how, count) in &other.broken {
-            *self.broken.entry(how).or_default() += count;
+        for (how, count) in &other.faults {
+            *self.faults.entry(how).or_default() += count;
         }
     }
 }
 
-/// A seed that shows a mistake.
+/// A failing seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// The seed.
     pub seed: u64,
-    /// What is wrong.
-    pub words: String,
-    /// The answers up to there, in words.
-    pub answers: Vec<String>,
+    /// The failure.
+    pub message: String,
+    /// The responses before it, as text.
+    pub responses: Vec<String>,
 }
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "seed {}: {}", self.seed, self.words)?;
-        for answer in &self.answers {
-            writeln!(f, "  {answer}")?;
+        writeln!(f, "seed {}: {}", self.seed, self.message)?;
+        for response in &self.responses {
+            writeln!(f, "  {response}")?;
         }
         Ok(())
     }
 }
 
-/// Seeds that follow each other share their objects, so many at a time.
+/// Consecutive seeds that share one catalog of objects.
 const SEEDS_PER_CATALOG: u64 = 64;
 
-/// What enforces in a run.
+/// The kernel of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Enforced {
+pub enum KernelMode {
     /// The model of the kernel.
-    ByModel,
-    /// The real kernel, in network namespaces of the run. The process must have entered one of its own before.
-    ByKernel,
-    /// Nothing: the real kernel, which no command reaches. A run that finds no mistake there does not see what passes.
-    ByNothing,
+    Model,
+    /// The real kernel, in network namespaces of the run. The process must be in a namespace of its
+    /// own.
+    Real,
+    /// The real kernel, without any of the agent's commands. A run must find a mistake there: it
+    /// shows that the measurement works.
+    Unreached,
 }
 
 /// Runs seeds, up to the first mistake.
-pub fn run(seeds: std::ops::Range<u64>, enforced: Enforced) -> (Counts, Option<Mistake>) {
+pub fn run(seeds: std::ops::Range<u64>, mode: KernelMode) -> (Counts, Option<Mistake>) {
     let mut counts = Counts::default();
     let mut first = seeds.start;
     while first < seeds.end {
@@ -127,7 +130,7 @@ pub fn run(seeds: std::ops::Range<u64>, enforced: Enforced) -> (Counts, Option<M
         let sources = Sources::new(number);
         let catalog = Catalog::new(&sources);
         for seed in first..end {
-            if let Err(mistake) = run_seed(seed, &catalog, enforced, &mut counts) {
+            if let Err(mistake) = run_seed(seed, &catalog, mode, &mut counts) {
                 return (counts, Some(mistake));
             }
         }
@@ -139,80 +142,80 @@ pub fn run(seeds: std::ops::Range<u64>, enforced: Enforced) -> (Counts, Option<M
 fn run_seed(
     seed: u64,
     catalog: &Catalog<'_>,
-    enforced: Enforced,
+    mode: KernelMode,
     counts: &mut Counts,
 ) -> Result<(), Mistake> {
-    let mistake = |words: String, answers: Vec<String>| Mistake {
+    let mistake = |message: String, responses: Vec<String>| Mistake {
         seed,
-        words,
-        answers,
+        message,
+        responses,
     };
     let mut rng = Rng::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x686f_7374);
-    let flows = truth::flows(&mut rng, catalog);
-    let enforcer: Box<dyn Enforcer> = match enforced {
-        Enforced::ByModel => Box::new(ModelKernel::new()),
-        Enforced::ByKernel | Enforced::ByNothing => {
-            let built = RealKernel::build(&flows, enforced == Enforced::ByKernel);
-            Box::new(built.map_err(|words| mistake(words, Vec::new()))?)
+    let flows = node_expected::flows(&mut rng, catalog);
+    let enforcer: Box<dyn Enforcer> = match mode {
+        KernelMode::Model => Box::new(ModelKernel::new()),
+        KernelMode::Real | KernelMode::Unreached => {
+            let built = RealKernel::build(&flows, mode == KernelMode::Real);
+            Box::new(built.map_err(|message| mistake(message, Vec::new()))?)
         }
     };
-    let mut play = Play::new(rng, flows, catalog, enforcer);
-    let outcome = play.play();
-    counts.add(&play.counts);
-    outcome.map_err(|words| mistake(words, play.words))
+    let mut run = HostileRun::new(rng, flows, catalog, enforcer);
+    let outcome = run.run();
+    counts.add(&run.counts);
+    outcome.map_err(|message| mistake(message, run.message))
 }
 
-/// A kind that is followed.
-struct Followed {
+/// A watched kind.
+struct WatchedKind {
     resource: Resource,
-    follow: Reflector,
-    log: Log,
-    known: Known,
+    reflector: Reflector,
+    event_log: EventLog,
+    expected: ExpectedObjects,
 }
 
-struct Play<'c> {
+struct HostileRun<'c> {
     catalog: &'c Catalog<'c>,
     budget: Budget,
     flows: Vec<Packet>,
     rng: Rng,
     kinds: Kinds,
-    followed: Vec<Followed>,
+    watched: Vec<WatchedKind>,
     agent: Agent,
     enforcer: Box<dyn Enforcer>,
     now: Duration,
     counts: Counts,
-    words: Vec<String>,
+    message: Vec<String>,
 }
 
-impl<'c> Play<'c> {
+impl<'c> HostileRun<'c> {
     fn new(
         rng: Rng,
         mut flows: Vec<Packet>,
         catalog: &'c Catalog<'c>,
         enforcer: Box<dyn Enforcer>,
-    ) -> Play<'c> {
+    ) -> HostileRun<'c> {
         flows.retain(|flow| enforcer.can_send(flow));
         let resources = Resource::of_agents(false);
         let mut config = Config::new(NODE);
         config.hash_key = HashKey::new(1, 2);
-        // Not drawn from what decides everything else.
+        // A clone: the seed's other choices must not depend on the budget.
         let number = rng.clone().below(1_000);
         if number.is_multiple_of(4) {
             config.budget = small_budget(number / 4);
         }
         let budget = config.budget;
-        let followed = resources.iter().map(|resource| Followed {
+        let watched = resources.iter().map(|resource| WatchedKind {
             resource: *resource,
-            follow: Reflector::new(resource.is_built_in),
-            log: Log::new(*resource, catalog),
-            known: Known::default(),
+            reflector: Reflector::new(resource.is_built_in),
+            event_log: EventLog::new(*resource, catalog),
+            expected: ExpectedObjects::default(),
         });
-        let mut play = Play {
+        let mut run = HostileRun {
             catalog,
             budget,
             flows,
             kinds: Kinds::new(&resources),
-            followed: followed.collect(),
+            watched: watched.collect(),
             agent: Agent::new(config, None),
             enforcer,
             rng,
@@ -221,120 +224,122 @@ impl<'c> Play<'c> {
                 seeds: 1,
                 ..Counts::default()
             },
-            words: Vec::new(),
+            message: Vec::new(),
         };
-        for followed in &mut play.followed {
-            followed.log.fill(&mut play.rng);
+        for watched in &mut run.watched {
+            watched.event_log.fill(&mut run.rng);
         }
-        play
+        run
     }
 
-    fn play(&mut self) -> Result<(), String> {
-        self.answer_all()?;
+    fn run(&mut self) -> Result<(), String> {
+        self.sync_all()?;
         self.check(true)?;
-        for _ in 0..ANSWERS {
+        for _ in 0..RESPONSES {
             if self.rng.chance(50) {
-                let place = self.rng.below(self.followed.len() as u64) as usize;
-                if let Some(followed) = self.followed.get_mut(place) {
-                    followed.log.change(&mut self.rng);
+                let place = self.rng.below(self.watched.len() as u64) as usize;
+                if let Some(watched) = self.watched.get_mut(place) {
+                    watched.event_log.change(&mut self.rng);
                 }
             }
-            let place = self.rng.below(self.followed.len() as u64) as usize;
-            let is_broken = self.rng.chance(60);
-            self.answer(place, is_broken)?;
-            self.settle()?;
+            let place = self.rng.below(self.watched.len() as u64) as usize;
+            let is_faulty = self.rng.chance(60);
+            self.respond(place, is_faulty)?;
+            self.run_until_idle()?;
             self.check(false)?;
         }
-        // Whatever happened, a server that answers as it should is followed again, and nothing is left of it.
-        self.answer_all()?;
+        // Once the server's responses are correct, the agent must recover and report nothing.
+        self.sync_all()?;
         self.check(true)?;
         match self.kinds.missing().as_slice() {
             [] => Ok(()),
-            missing => Err(format!("still told to be wrong: {missing:?}")),
+            missing => Err(format!("still reported as missing: {missing:?}")),
         }
     }
 
-    /// Answers everything as it should be until all kinds are watched and nothing more is said.
-    fn answer_all(&mut self) -> Result<(), String> {
-        for place in 0..self.followed.len() {
+    /// Sends correct responses until all kinds are watched and up to date.
+    fn sync_all(&mut self) -> Result<(), String> {
+        for place in 0..self.watched.len() {
             let mut is_listed = false;
             for _ in 0..40 {
-                let ask = self.followed.get(place).map(|it| it.follow.next());
-                match ask {
-                    // What a broken answer has left open is only told by a whole list.
+                let request = self.watched.get(place).map(|it| it.reflector.next());
+                match request {
+                    // Only a complete list resolves what a malformed response left unknown.
                     Some(NextAction::Watch(_)) if is_listed => break,
                     Some(NextAction::Watch(_)) => self.refuse(place, 410),
                     Some(NextAction::List(after)) => {
                         is_listed |= after.is_none();
-                        self.answer(place, false)?;
+                        self.respond(place, false)?;
                     }
-                    _ => self.answer(place, false)?,
+                    _ => self.respond(place, false)?,
                 }
             }
         }
-        self.settle()
+        self.run_until_idle()
     }
 
     fn refuse(&mut self, place: usize, code: u16) {
         let refusal = palisade_kube::response::StatusError::of(code, "");
-        self.hear(place, Response::Refused(refusal));
+        self.handle(place, Response::Refused(refusal));
     }
 
-    /// Answers what a kind is asked for.
-    fn answer(&mut self, place: usize, is_broken: bool) -> Result<(), String> {
+    /// Responds to the next request of a kind.
+    fn respond(&mut self, place: usize, is_faulty: bool) -> Result<(), String> {
         self.now += Duration::from_secs(1);
-        self.counts.answers += 1;
-        let Some(followed) = self.followed.get_mut(place) else {
+        self.counts.responses += 1;
+        let Some(watched) = self.watched.get_mut(place) else {
             return Ok(());
         };
-        if let NextAction::Rest(_) = followed.follow.next() {
-            self.hear(place, Response::Rested);
+        if let NextAction::Rest(_) = watched.reflector.next() {
+            self.handle(place, Response::Rested);
         }
-        let Some(followed) = self.followed.get_mut(place) else {
+        let Some(watched) = self.watched.get_mut(place) else {
             return Ok(());
         };
-        let ask = followed.follow.next();
-        let broken = if is_broken {
-            Broken::any(&ask, &mut self.rng)
+        let request = watched.reflector.next();
+        let fault = if is_faulty {
+            ResponseFault::any(&request, &mut self.rng)
         } else {
-            Broken::Not
+            ResponseFault::None
         };
-        *self.counts.broken.entry(broken.word()).or_default() += 1;
-        let name = followed.resource.plural;
-        self.words
-            .push(format!("{name}: {ask:?} is answered: {}", broken.word()));
-        self.give(place, &ask, broken);
+        *self.counts.faults.entry(fault.label()).or_default() += 1;
+        let name = watched.resource.plural;
+        self.message.push(format!(
+            "{name}: response to {request:?}: {}",
+            fault.label()
+        ));
+        self.send(place, &request, fault);
         if self.kinds.are_complete() {
             self.agent.synced(self.now);
         }
-        // What was said and could not be read is told.
-        let Some(followed) = self.followed.get(place) else {
+        // Unreadable objects must be reported.
+        let Some(watched) = self.watched.get(place) else {
             return Ok(());
         };
-        if followed.known.has_unread() && self.kinds.missing().is_empty() {
-            return Err(format!("{name}: what cannot be read is not told"));
+        if watched.expected.has_unreadable() && self.kinds.missing().is_empty() {
+            return Err(format!("{name}: an unreadable object is not reported"));
         }
         Ok(())
     }
 
-    fn hear(&mut self, place: usize, answer: Response) {
-        let Some(followed) = self.followed.get_mut(place) else {
+    fn handle(&mut self, place: usize, response: Response) {
+        let Some(watched) = self.watched.get_mut(place) else {
             return;
         };
-        let kind = followed.resource.kind;
-        for news in followed.follow.handle(answer, 0) {
+        let kind = watched.resource.kind;
+        for news in watched.reflector.handle(response, 0) {
             let mut store = self.agent.objects(self.now);
             self.kinds.take(self.now, kind, &news, &mut store);
         }
     }
 
-    /// Lets the agent do what is to be done.
-    fn settle(&mut self) -> Result<(), String> {
-        for _ in 0..MOST_TURNS {
+    /// Runs the agent until it is idle.
+    fn run_until_idle(&mut self) -> Result<(), String> {
+        for _ in 0..MAX_STEPS {
             match self.agent.next(self.now) {
                 Next::Do(command) => {
                     self.counts.commands += 1;
-                    self.enforcer.carry_out(command)?;
+                    self.enforcer.execute(command)?;
                     self.agent.finished(self.now, Ok(()));
                 }
                 Next::Spawn(Task::ClearMarks(_)) => {
@@ -352,27 +357,28 @@ impl<'c> Play<'c> {
             }
             self.agent.outcomes().for_each(drop);
         }
-        Err("the agent does not come to rest".to_owned())
+        Err("the agent does not become idle".to_owned())
     }
 
-    /// Nothing passes that the objects deny which could be read last. If all was said, everything else passes.
-    fn check(&mut self, is_all_said: bool) -> Result<(), String> {
+    /// Checks that every flow is denied that the last readable objects deny. If the agent is up to
+    /// date, all other flows must pass.
+    fn check(&mut self, is_up_to_date: bool) -> Result<(), String> {
         if !self.agent.is_in_place() {
             return Ok(());
         }
-        let known = self.followed.iter().flat_map(|it| it.known.objects());
-        let known: BTreeMap<usize, usize> = known.collect();
-        let truth = self
+        let objects = self.watched.iter().flat_map(|it| it.expected.objects());
+        let objects: BTreeMap<usize, usize> = objects.collect();
+        let expected = self
             .catalog
-            .with_cluster(self.budget, &known, |cluster, program| {
-                Truth::of(cluster, program, &Blocks::OfNode, &self.flows)
+            .with_cluster(self.budget, &objects, |cluster, program| {
+                ExpectedVerdicts::of(cluster, program, &PodBlocks::OfNode, &self.flows)
             });
         self.counts.over_budget += self.agent.planner().counts().over_budget as u64;
-        // What the objects allow may be dropped until all was said, so that only the rest is sent.
+        // Allowed flows may be dropped until the agent is up to date; only the others are sent.
         let flows = self.flows.iter().enumerate();
-        let asked = flows.map(|(flow, packet)| (*packet, truth.allows(flow)));
-        let asked = asked.filter(|(_, is_allowed)| !is_allowed || is_all_said);
-        let (packets, allowed): (Vec<Packet>, Vec<bool>) = asked.unzip();
+        let checked = flows.map(|(flow, packet)| (*packet, expected.allows(flow)));
+        let checked = checked.filter(|(_, is_allowed)| !is_allowed || is_up_to_date);
+        let (packets, allowed): (Vec<Packet>, Vec<bool>) = checked.unzip();
         self.counts.verdicts += packets.len() as u64;
         self.counts.denied += allowed.iter().filter(|it| !**it).count() as u64;
         let passed = self.enforcer.passes(&packets)?;
@@ -384,7 +390,7 @@ impl<'c> Play<'c> {
                 (true, true) | (false, false) => {}
             }
         }
-        for _ in 0..MORE_TRIES {
+        for _ in 0..RETRIES {
             let mut arrived = self.enforcer.passes(&absent)?.into_iter();
             absent.retain(|_| !arrived.next().unwrap_or(false));
         }

@@ -1,5 +1,5 @@
-//! The kernel as a model: tables, connections, and how commands are carried out, one transaction after
-//! the other, so that anything may happen between two of them.
+//! A model of the kernel: tables, connections, and commands executed transaction by transaction,
+//! with room for faults between two of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,51 +10,51 @@ use palisade_nft::node::{Generation, MarkBits};
 use palisade_nft::ruleset::{Chain, Name, Ruleset, Set};
 use palisade_nft::transaction::Transaction;
 
+use super::evaluation::{Hooks, Packet, PacketOutcome};
 use super::table::Table;
-use super::walk::{Fate, Hooks, Packet};
 
 /// The kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
-    /// The tables, in the order they were made.
+    /// The tables, in the order of creation.
     pub tables: Vec<Table>,
-    /// The tables as they were before the last transaction.
+    /// The tables before the last transaction.
     pub before: Vec<Table>,
     /// The marks of connections, by their first packets.
     pub connections: BTreeMap<Packet, u32>,
-    made: u64,
+    n_created: u64,
 }
 
-/// Something that the kernel does at once, or not at all.
+/// An operation that the kernel executes completely or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Atom {
-    /// Adds sets and chains of a new table, which is made if it is not there.
+pub enum KernelOp {
+    /// Adds sets and chains to a table, which is created if it does not exist.
     Fill(&'static str, Vec<Set>, Vec<Chain>),
-    /// Empties the hooked chains of a table.
-    Empty(String),
+    /// Flushes the base chains of a table.
+    FlushBaseChains(String),
     /// Deletes a table.
     Delete(String),
     /// Changes a table.
     Commit(String, Transaction),
-    /// Forgets the marks of generations.
-    Forget(RangeInclusive<u16>),
-    /// Forgets the marks of connections of addresses.
-    ForgetAddresses(BTreeSet<IpAddr>),
+    /// Clears the marks of generations.
+    ClearGenerations(RangeInclusive<u16>),
+    /// Clears the marks of connections of addresses.
+    ClearAddresses(BTreeSet<IpAddr>),
 }
 
-/// The side of a process: what `Kernel` of the real one keeps.
+/// The state of a process, like `palisade_nft::Kernel`.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
     /// Its number.
     pub id: u32,
-    /// Whether its tables belong to it.
+    /// Whether it owns its tables.
     pub owns: bool,
-    /// The table that changes go into.
+    /// The table to update.
     pub table: Option<&'static str>,
 }
 
 impl Process {
-    /// Takes over what an earlier process has left. Says the generation of the table that enforces.
+    /// Adopts the tables of an earlier process. Returns the generation of the active table.
     pub fn adopt(&mut self, model: &mut Model) -> Option<Generation> {
         if self.owns {
             for table in &mut model.tables {
@@ -69,20 +69,20 @@ impl Process {
         Generation::new(u16::try_from(number).ok()?)
     }
 
-    /// What an installation is made of, as the tables are, and the table's name. The table is filled in
-    /// several transactions if the buffer is small.
+    /// Plans an installation beside the existing tables. It fills the table in several transactions
+    /// if the socket buffer is small.
     pub fn install(&self, model: &Model, ruleset: &Ruleset, is_small: bool) -> Installation {
-        let mut atoms = Vec::new();
+        let mut ops = Vec::new();
         let enforcing = model.tables.iter().rfind(|table| table.is_hooked());
-        let retire = |table: &Table, atoms: &mut Vec<Atom>| {
+        let delete = |table: &Table, ops: &mut Vec<KernelOp>| {
             if table.is_hooked() {
-                atoms.push(Atom::Empty(table.name.clone()));
+                ops.push(KernelOp::FlushBaseChains(table.name.clone()));
             }
-            atoms.push(Atom::Delete(table.name.clone()));
+            ops.push(KernelOp::Delete(table.name.clone()));
         };
         for table in &model.tables {
             if enforcing.is_none_or(|it| it.name != table.name) {
-                retire(table, &mut atoms);
+                delete(table, &mut ops);
             }
         }
         let [first, second] = TABLES;
@@ -90,27 +90,27 @@ impl Process {
             Some(it) if it.name == first => second,
             _ => first,
         };
-        let filling = atoms.len();
+        let filling = ops.len();
         let (hooked, plain): (Vec<Chain>, Vec<Chain>) = {
             let chains = ruleset.chains.iter().cloned();
             chains.partition(|chain| chain.hook.is_some())
         };
         if is_small {
-            atoms.push(Atom::Fill(table, ruleset.sets.clone(), plain));
-            atoms.push(Atom::Fill(table, Vec::new(), hooked));
+            ops.push(KernelOp::Fill(table, ruleset.sets.clone(), plain));
+            ops.push(KernelOp::Fill(table, Vec::new(), hooked));
         } else {
-            atoms.push(Atom::Fill(
+            ops.push(KernelOp::Fill(
                 table,
                 ruleset.sets.clone(),
                 ruleset.chains.clone(),
             ));
         }
-        let filled = atoms.len();
+        let filled = ops.len();
         if let Some(old) = enforcing {
-            retire(old, &mut atoms);
+            delete(old, &mut ops);
         }
         Installation {
-            atoms,
+            ops,
             filling,
             filled,
             table,
@@ -118,67 +118,74 @@ impl Process {
     }
 }
 
-/// The parts of an installation.
+/// A planned installation.
 #[derive(Clone, Debug)]
 pub struct Installation {
-    /// All of it.
-    pub atoms: Vec<Atom>,
-    /// Where the new table begins to be filled.
+    /// All operations.
+    pub ops: Vec<KernelOp>,
+    /// The index of the first operation on the new table.
     pub filling: usize,
-    /// Where it is complete.
+    /// The index where the new table is complete.
     pub filled: usize,
     /// The new table.
     pub table: &'static str,
 }
 
 impl Model {
-    /// Does something, for a process.
-    pub fn carry_out(
+    /// Executes an operation of a process.
+    pub fn execute(
         &mut self,
         process: Process,
         bits: MarkBits,
-        atom: &Atom,
+        op: &KernelOp,
     ) -> Result<(), String> {
         let mut tables = self.tables.clone();
-        match atom {
-            Atom::Fill(name, sets, chains) => {
+        match op {
+            KernelOp::Fill(name, sets, chains) => {
                 if !tables.iter().any(|it| it.name == *name) {
-                    self.made += 1;
+                    self.n_created += 1;
                     let owner = process.owns.then_some(process.id);
-                    tables.push(Table::new(name, self.made, owner));
+                    tables.push(Table::new(name, self.n_created, owner));
                 }
-                find(&mut tables, name)?.fill(sets, chains)?;
+                find_table(&mut tables, name)?.fill(sets, chains)?;
             }
-            Atom::Empty(name) => find(&mut tables, name)?.empty_hooked(),
-            Atom::Delete(name) => {
-                find(&mut tables, name)?;
+            KernelOp::FlushBaseChains(name) => find_table(&mut tables, name)?.flush_base_chains(),
+            KernelOp::Delete(name) => {
+                find_table(&mut tables, name)?;
                 tables.retain(|it| it.name != *name);
             }
-            Atom::Commit(name, transaction) => find(&mut tables, name)?.commit(transaction)?,
-            Atom::Forget(_) | Atom::ForgetAddresses(_) => self.clear(bits, atom, &|_| true),
+            KernelOp::Commit(name, transaction) => {
+                find_table(&mut tables, name)?.commit(transaction)?
+            }
+            KernelOp::ClearGenerations(_) | KernelOp::ClearAddresses(_) => {
+                self.clear(bits, op, &|_| true)
+            }
         }
         self.before = std::mem::replace(&mut self.tables, tables);
         Ok(())
     }
 
-    /// Clears the marks that are meant, of those connections that are asked.
-    pub fn clear(&mut self, bits: MarkBits, atom: &Atom, is_asked: &dyn Fn(&Packet) -> bool) {
+    /// Clears the marks that an operation names, of the connections that `is_selected` accepts.
+    pub fn clear(&mut self, bits: MarkBits, op: &KernelOp, is_selected: &dyn Fn(&Packet) -> bool) {
         for (packet, mark) in &mut self.connections {
-            let is_meant = match atom {
-                Atom::Forget(range) => range.contains(&bits.number_in(*mark)),
-                Atom::ForgetAddresses(addresses) => {
+            let is_named = match op {
+                KernelOp::ClearGenerations(range) => range.contains(&bits.number_in(*mark)),
+                KernelOp::ClearAddresses(addresses) => {
                     let ends = [packet.client, packet.server];
                     ends.iter().any(|end| addresses.contains(end))
                 }
-                Atom::Fill(..) | Atom::Empty(_) | Atom::Delete(_) | Atom::Commit(..) => false,
+                KernelOp::Fill(..)
+                | KernelOp::FlushBaseChains(_)
+                | KernelOp::Delete(_)
+                | KernelOp::Commit(..) => false,
             };
-            if is_meant && is_asked(packet) {
+            if is_named && is_selected(packet) {
                 *mark &= !bits.mask();
             }
         }
     }
 
-    /// Whether the last table that could enforce has nothing to enforce.
+    /// Whether the base chains of the last hooked table are empty.
     pub fn has_empty_hooks(&self) -> bool {
         let last = self.tables.iter().rfind(|table| table.is_hooked());
         last.is_some_and(|table| {
@@ -187,7 +194,7 @@ impl Model {
         })
     }
 
-    /// The tables of now, and of before the last transaction.
+    /// The tables after and before the last transaction.
     pub fn hooks(&self) -> Hooks<'_> {
         Hooks {
             after: &self.tables,
@@ -195,24 +202,24 @@ impl Model {
         }
     }
 
-    /// Sends a packet of a connection, which is opened if it is not there. Says what became of it.
-    pub fn send(&mut self, packet: Packet, reply: bool) -> Fate {
+    /// Sends a packet of a connection, and opens the connection if it is new.
+    pub fn send(&mut self, packet: Packet, reply: bool) -> PacketOutcome {
         let mark = self.connections.get(&packet).copied();
-        let fate = self.hooks().after(Packet {
+        let outcome = self.hooks().after(Packet {
             established: mark.is_some(),
             mark: mark.unwrap_or(0),
             reply: reply && mark.is_some(),
             ..packet
         });
-        // A connection whose first packet is dropped never comes to be.
-        if fate.passed || mark.is_some() {
-            self.connections.insert(packet, fate.mark);
+        // A connection whose first packet is dropped is never confirmed.
+        if outcome.passed || mark.is_some() {
+            self.connections.insert(packet, outcome.mark);
         }
-        fate
+        outcome
     }
 }
 
-fn find<'t>(tables: &'t mut [Table], name: &str) -> Result<&'t mut Table, String> {
+fn find_table<'t>(tables: &'t mut [Table], name: &str) -> Result<&'t mut Table, String> {
     let found = tables.iter_mut().find(|it| it.name == name);
-    found.ok_or_else(|| format!("there is no table `{name}`"))
+    found.ok_or_else(|| format!("table `{name}` not found"))
 }

@@ -1,5 +1,5 @@
-//! What happens in a simulation, step by step. A step means something whatever steps were left out before it,
-//! so that a list that shows a mistake can be made shorter.
+//! The steps of a simulation. Every step is valid after any others, which allows shrinking a
+//! failing list.
 
 use palisade_agent::Config;
 use palisade_agent::UnknownPods;
@@ -9,19 +9,19 @@ use palisade_core::net::CidrText;
 use palisade_nft::node::{Established, MarkBits};
 
 use super::catalog::Catalog;
-use super::truth::{Blocks, NODE};
+use super::expected::{NODE, PodBlocks};
 use palisade_generate::Rng;
 
-/// What does not change during a simulation.
+/// The parameters of a simulation.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     pub(super) config: Config,
-    pub(super) blocks: Blocks,
-    /// Whether tables belong to the process that made them.
+    pub(super) blocks: PodBlocks,
+    /// Whether a process owns its tables.
     pub(super) owns: bool,
-    /// Whether the kernel takes only small transactions.
+    /// Whether the kernel accepts only small transactions.
     pub(super) is_small: bool,
-    /// The generation of a table that an earlier process has left.
+    /// The generation of a table of an earlier process.
     pub(super) left: Option<u16>,
 }
 
@@ -29,7 +29,7 @@ impl Setting {
     pub(super) fn new(rng: &mut Rng) -> Setting {
         let mut config = Config::new(NODE);
         config.hash_key = HashKey::new(1, 2);
-        // Groups are small here.
+        // The groups of a simulation are small.
         config.share_from = 1;
         if rng.chance(50) {
             let mask = rng.pick(&[0xf0, 0x1f00, 0xfc00_0000, 0x3f_0000]);
@@ -40,17 +40,17 @@ impl Setting {
         }
         let block = |text: &str| CidrText::parse(text).ok().map(|it| it.cidr);
         let blocks = match rng.below(4) {
-            0 => Blocks::Open,
+            0 => PodBlocks::Open,
             1 => {
                 let blocks = ["10.0.0.0/29", "fd00::/120"];
-                Blocks::Given(blocks.into_iter().filter_map(block).collect())
+                PodBlocks::Given(blocks.into_iter().filter_map(block).collect())
             }
-            _ => Blocks::OfNode,
+            _ => PodBlocks::OfNode,
         };
         match &blocks {
-            Blocks::Open => config.unknown_pods = UnknownPods::Allow,
-            Blocks::OfNode => {}
-            Blocks::Given(blocks) => config.pod_blocks.clone_from(blocks),
+            PodBlocks::Open => config.unknown_pods = UnknownPods::Allow,
+            PodBlocks::OfNode => {}
+            PodBlocks::Given(blocks) => config.pod_blocks.clone_from(blocks),
         }
         let last = config.mark.last_generation();
         let near = last.saturating_sub(rng.below(6) as u16).max(1);
@@ -78,74 +78,74 @@ impl Setting {
     }
 }
 
-/// A budget so small that policies do not fit (D148).
+/// A budget that policies exceed (D148).
 pub(super) fn small_budget(number: u64) -> Budget {
     Budget::new(1 + number % 13)
 }
 
-/// Something that happens.
+/// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// An object is made, or becomes another version of itself.
+    /// Creates an object, or updates it to a version.
     Set(usize, usize),
-    /// An object goes.
+    /// Deletes an object.
     Remove(usize),
-    /// The source says something again that it has said.
+    /// Delivers an object again.
     Repeat(usize),
-    /// The source says everything again, from one object on and around.
+    /// Delivers all objects again, beginning with one.
     Relist(usize),
-    /// The agent is told so many of the objects that it has not been told of since it started.
-    Tell(usize),
-    /// The agent is told the rest, and that it is all.
+    /// Delivers a number of objects that the running agent has not received.
+    Deliver(usize),
+    /// Delivers the remaining objects, and marks the sources as synced.
     Sync,
-    /// The agent is asked what to do, or the next part of that is done.
-    Act,
-    /// Milliseconds go by.
+    /// Takes the agent's next command, or executes its next operation.
+    Advance,
+    /// Advances the clock by milliseconds.
     Pass(u64),
-    /// Somebody wants everything anew.
+    /// Requests a resync.
     Resync,
-    /// The kernel will refuse the next thing.
+    /// The kernel will refuse the next operation.
     Refuse,
-    /// It will do the next thing, but its answer will be lost.
-    LoseAnswer,
-    /// The agent is killed.
+    /// The kernel will execute the next operation, and its response will be lost.
+    LoseResponse,
+    /// Kills the agent.
     Kill,
-    /// The agent starts, if it does not run.
+    /// Starts the agent, if it is not running.
     Start,
-    /// Somebody else changes the table.
-    Foreign(Foreign, usize),
-    /// A notice of that arrives, or several, or only that some were lost.
-    Notice(Arrival),
-    /// A packet of a flow, or an answer.
+    /// Another program changes the table.
+    ForeignChange(ForeignChange, usize),
+    /// Delivers the notices of that.
+    Notice(NoticeArrival),
+    /// Sends a packet of a flow, or a reply.
     Send(usize, bool),
-    /// Everything comes to rest, whether or not the agent hears of what others did; and then an audit passes.
-    Rest {
-        /// Whether it does not hear.
-        deaf: bool,
-        /// Whether it lasts until the next audit.
-        long: bool,
+    /// Runs the agent until it is idle.
+    Converge {
+        /// Whether the notices of other programs' changes are lost.
+        lose_notices: bool,
+        /// Whether an audit follows.
+        with_audit: bool,
     },
 }
 
-/// What somebody else does.
+/// A change by another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Foreign {
+pub(super) enum ForeignChange {
     DeleteTable,
     FlushChain,
     DeleteElement,
     AddElement,
 }
 
-/// How a notice arrives.
+/// How notices arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arrival {
+pub(super) enum NoticeArrival {
     Once,
     Twice,
     Lost,
 }
 
-/// How often each of the less usual things happens, in thousandths.
-struct Habits {
+/// The rates of unusual steps, per thousand.
+struct Rates {
     refuse: u64,
     lose: u64,
     kill: u64,
@@ -155,14 +155,14 @@ struct Habits {
 
 /// The steps of a seed.
 pub(super) fn steps(rng: &mut Rng, catalog: &Catalog<'_>, flows: usize) -> Vec<Step> {
-    let mut often = |percent, most| {
+    let mut often = |percent, upper| {
         if rng.chance(percent) {
-            5 + rng.below(most)
+            5 + rng.below(upper)
         } else {
             0
         }
     };
-    let habits = Habits {
+    let rates = Rates {
         refuse: often(50, 60),
         lose: often(50, 60),
         kill: often(50, 40),
@@ -179,62 +179,62 @@ pub(super) fn steps(rng: &mut Rng, catalog: &Catalog<'_>, flows: usize) -> Vec<S
     }
     steps.push(Step::Sync);
     if rng.chance(70) {
-        steps.push(Step::Rest {
-            deaf: false,
-            long: false,
+        steps.push(Step::Converge {
+            lose_notices: false,
+            with_audit: false,
         });
     }
     for _ in 0..20 + rng.below(60) {
-        steps.push(step(rng, catalog, flows as u64, &habits));
+        steps.push(step(rng, catalog, flows as u64, &rates));
         if steps.last() == Some(&Step::Kill) && rng.chance(80) {
             steps.push(Step::Start);
             steps.push(Step::Sync);
         }
     }
-    steps.push(Step::Rest {
-        deaf: rng.chance(30),
-        long: true,
+    steps.push(Step::Converge {
+        lose_notices: rng.chance(30),
+        with_audit: true,
     });
     steps
 }
 
-fn step(rng: &mut Rng, catalog: &Catalog<'_>, flows: u64, habits: &Habits) -> Step {
+fn step(rng: &mut Rng, catalog: &Catalog<'_>, flows: u64, rates: &Rates) -> Step {
     let mut roll = rng.below(1000);
-    let mut comes = |weight: u64| {
-        let is_it = roll < weight;
+    let mut take = |weight: u64| {
+        let is_match = roll < weight;
         roll = roll.saturating_sub(weight);
-        is_it
+        is_match
     };
     let kinds = [
-        comes(habits.refuse),
-        comes(habits.lose),
-        comes(habits.kill),
-        comes(habits.foreign),
-        comes(habits.relist),
-        comes(40),
-        comes(10),
-        comes(8),
-        comes(25),
-        comes(60),
-        comes(30),
-        comes(220),
-        comes(70),
+        take(rates.refuse),
+        take(rates.lose),
+        take(rates.kill),
+        take(rates.foreign),
+        take(rates.relist),
+        take(40),
+        take(10),
+        take(8),
+        take(25),
+        take(60),
+        take(30),
+        take(220),
+        take(70),
     ];
     let kind = kinds.iter().position(|it| *it);
-    // The first is the one: those after it saw what was left of nothing.
+    // The first match counts: the roll is consumed after it.
     let key = rng.below(catalog.keys.len() as u64) as usize;
     match kind {
         Some(0) => Step::Refuse,
-        Some(1) => Step::LoseAnswer,
+        Some(1) => Step::LoseResponse,
         Some(2) => Step::Kill,
         Some(3) => {
             let how = match rng.below(4) {
-                0 => Foreign::DeleteTable,
-                1 => Foreign::FlushChain,
-                2 => Foreign::DeleteElement,
-                _ => Foreign::AddElement,
+                0 => ForeignChange::DeleteTable,
+                1 => ForeignChange::FlushChain,
+                2 => ForeignChange::DeleteElement,
+                _ => ForeignChange::AddElement,
             };
-            Step::Foreign(how, rng.below(1000) as usize)
+            Step::ForeignChange(how, rng.below(1000) as usize)
         }
         Some(4) => match rng.below(2) {
             0 => Step::Relist(key),
@@ -248,14 +248,14 @@ fn step(rng: &mut Rng, catalog: &Catalog<'_>, flows: u64, habits: &Habits) -> St
         Some(6) => Step::Start,
         Some(7) => Step::Resync,
         Some(8) => Step::Notice(match rng.below(4) {
-            0 => Arrival::Twice,
-            1 => Arrival::Lost,
-            _ => Arrival::Once,
+            0 => NoticeArrival::Twice,
+            1 => NoticeArrival::Lost,
+            _ => NoticeArrival::Once,
         }),
         Some(9) => Step::Send(rng.below(flows) as usize, rng.chance(30)),
-        Some(10) => Step::Rest {
-            deaf: rng.chance(20),
-            long: rng.chance(20),
+        Some(10) => Step::Converge {
+            lose_notices: rng.chance(20),
+            with_audit: rng.chance(20),
         },
         Some(11) => {
             let version = rng.below(catalog.versions(key) as u64);
@@ -263,9 +263,9 @@ fn step(rng: &mut Rng, catalog: &Catalog<'_>, flows: u64, habits: &Habits) -> St
         }
         Some(12) => Step::Remove(key),
         _ => match rng.below(12) {
-            0 => Step::Tell(1 + rng.below(4) as usize),
+            0 => Step::Deliver(1 + rng.below(4) as usize),
             1 => Step::Sync,
-            _ => Step::Act,
+            _ => Step::Advance,
         },
     }
 }

@@ -1,5 +1,5 @@
-//! Tables of the kernel as values, and what it takes to change one: everything or nothing, and with the
-//! kernel's own strictness.
+//! Tables of the kernel as values. A transaction is atomic, and is checked as strictly as in the
+//! kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -15,37 +15,37 @@ use palisade_nft::transaction::{Op, Transaction};
 pub struct Table {
     /// Its name.
     pub name: String,
-    /// Later tables have larger ones.
+    /// Its handle, which increases with every table.
     pub handle: u64,
-    /// The process whose socket it belongs to.
+    /// The process that owns it.
     pub owner: Option<u32>,
     /// Its chains.
     pub chains: Rc<BTreeMap<Name, Rc<Chain>>>,
     /// Its sets and maps.
     pub sets: Rc<BTreeMap<Name, Rc<Elements>>>,
-    /// Where packets enter it.
+    /// Its base chains.
     pub hooked: Vec<(Point, Name)>,
 }
 
 /// A set or map with its elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Elements {
-    /// What a key is made of.
+    /// The fields of a key.
     pub fields: Vec<Field>,
-    /// What keys stand for.
-    pub kind: Kind,
+    /// The type of its values.
+    pub kind: SetKind,
     /// The elements, by key.
     pub data: BTreeMap<Vec<u8>, Data>,
-    /// How many there is room for.
+    /// Its capacity.
     pub size: u32,
 }
 
-/// What the keys of a set stand for.
+/// The type of a set's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Nothing.
+pub enum SetKind {
+    /// None: a set.
     Plain,
-    /// Nothing: they are in turn the first key of a range, and the first one behind it.
+    /// None: the keys are alternately the first key of a range, and the first key after it.
     Ranges,
     /// Verdicts.
     Verdicts,
@@ -53,12 +53,12 @@ pub enum Kind {
     Numbers,
 }
 
-/// What one key stands for.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// A range ends before it.
+    /// The end of a range, exclusive.
     End,
     /// A verdict.
     Verdict(Verdict),
@@ -67,13 +67,13 @@ pub enum Data {
 }
 
 impl Elements {
-    /// A set with all its elements; says which key is there twice.
+    /// The elements of a set. Fails on a duplicate key.
     fn of(set: &Set) -> Result<Elements, String> {
         let kind = match &set.values {
-            Values::Nothing => Kind::Plain,
-            Values::Ranges => Kind::Ranges,
-            Values::Verdicts(_) => Kind::Verdicts,
-            Values::Numbers(_) => Kind::Numbers,
+            Values::Nothing => SetKind::Plain,
+            Values::Ranges => SetKind::Ranges,
+            Values::Verdicts(_) => SetKind::Verdicts,
+            Values::Numbers(_) => SetKind::Numbers,
         };
         let mut data = BTreeMap::new();
         for (place, key) in set.iter().enumerate() {
@@ -84,9 +84,9 @@ impl Elements {
                 Values::Verdicts(all) => all.get(place).cloned().map(Data::Verdict),
                 Values::Numbers(all) => all.get(place).copied().map(Data::Number),
             };
-            let value = value.ok_or_else(|| format!("`{}` lacks a value", set.name))?;
+            let value = value.ok_or_else(|| format!("`{}` has a key without a value", set.name))?;
             if data.insert(key.to_vec(), value).is_some() {
-                return Err(format!("`{}` has the key {key:02x?} twice", set.name));
+                return Err(format!("`{}` has the duplicate key {key:02x?}", set.name));
             }
         }
         Ok(Elements {
@@ -97,21 +97,21 @@ impl Elements {
         })
     }
 
-    /// What it has for a key.
+    /// Looks up a key.
     pub fn find(&self, key: &[u8]) -> Option<&Data> {
         match self.kind {
-            Kind::Ranges => {
+            SetKind::Ranges => {
                 let (_, last) = self
                     .data
                     .range::<[u8], _>((Bound::Unbounded, Bound::Included(key)))
                     .next_back()?;
                 (*last != Data::End).then_some(last)
             }
-            Kind::Plain | Kind::Verdicts | Kind::Numbers => self.data.get(key),
+            SetKind::Plain | SetKind::Verdicts | SetKind::Numbers => self.data.get(key),
         }
     }
 
-    fn is_of_the_form_of(&self, other: &Elements) -> bool {
+    fn has_type_of(&self, other: &Elements) -> bool {
         self.fields == other.fields && self.kind == other.kind
     }
 }
@@ -127,14 +127,14 @@ impl Table {
         }
     }
 
-    /// Whether it is complete and enforces.
+    /// Whether it has base chains.
     pub fn is_hooked(&self) -> bool {
         !self.hooked.is_empty()
     }
 
     /// Adds sets and chains of a ruleset.
     pub fn fill(&mut self, sets: &[Set], chains: &[Chain]) -> Result<(), String> {
-        let mut next = Draft::of(self);
+        let mut next = TableDraft::of(self);
         for set in sets {
             next.add_set(set)?;
         }
@@ -144,25 +144,25 @@ impl Table {
         for chain in chains {
             next.write(&chain.name, chain.clone())?;
         }
-        next.room()?;
+        next.check_capacity()?;
         self.take(next);
         Ok(())
     }
 
-    /// Carries out a transaction, or refuses and says why.
+    /// Executes a transaction, or refuses it with a reason.
     pub fn commit(&mut self, transaction: &Transaction) -> Result<(), String> {
-        let mut next = Draft::of(self);
+        let mut next = TableDraft::of(self);
         for op in &transaction.ops {
-            next.carry_out(op)
+            next.execute(op)
                 .map_err(|why| format!("cannot {op}: {why}"))?;
         }
-        next.room()?;
+        next.check_capacity()?;
         self.take(next);
         Ok(())
     }
 
-    /// Takes all rules out of the hooked chains.
-    pub fn empty_hooked(&mut self) {
+    /// Flushes the base chains.
+    pub fn flush_base_chains(&mut self) {
         for chain in Rc::make_mut(&mut self.chains).values_mut() {
             if chain.hook.is_some() {
                 Rc::make_mut(chain).rules.clear();
@@ -170,7 +170,7 @@ impl Table {
         }
     }
 
-    fn take(&mut self, next: Draft) {
+    fn take(&mut self, next: TableDraft) {
         if *self.chains != next.chains {
             let chains = next.chains.values();
             let hooked = chains.filter_map(|it| Some((it.hook?.point, it.name.clone())));
@@ -182,49 +182,52 @@ impl Table {
         }
     }
 
-    /// What is different from what it should be, in words: what `Kernel::audit` would say.
+    /// The differences from an expected ruleset, like `Kernel::audit`.
     pub fn audit(&self, expected: &Ruleset) -> Vec<String> {
-        let mut words = Vec::new();
+        let mut differences = Vec::new();
         let mut chains: BTreeSet<&Name> = self.chains.keys().collect();
         for chain in &expected.chains {
             chains.remove(&chain.name);
             match self.chains.get(&chain.name) {
-                None => words.push(format!("the chain `{}` is gone", chain.name)),
+                None => differences.push(format!("the chain `{}` is missing", chain.name)),
                 Some(found) if !is_same(found, chain) => {
-                    words.push(format!("the chain `{}` is another", chain.name));
+                    differences.push(format!("the chain `{}` differs", chain.name));
                 }
                 Some(_) => {}
             }
         }
-        words.extend(
+        differences.extend(
             chains
                 .iter()
-                .map(|it| format!("the chain `{it}` is not ours")),
+                .map(|it| format!("the chain `{it}` is unexpected")),
         );
         let mut sets: BTreeSet<&Name> = self.sets.keys().collect();
         for set in &expected.sets {
             sets.remove(&set.name);
             let Some(found) = self.sets.get(&set.name) else {
-                words.push(format!("the set `{}` is gone", set.name));
+                differences.push(format!("the set `{}` is missing", set.name));
                 continue;
             };
             match Elements::of(set) {
-                Err(why) => words.push(why),
-                Ok(should) => {
-                    if !found.is_of_the_form_of(&should) || found.size < set.size {
-                        words.push(format!("the set `{}` has another form", set.name));
-                    } else if found.data != should.data {
-                        words.push(format!("the set `{}` has other elements", set.name));
+                Err(why) => differences.push(why),
+                Ok(expected) => {
+                    if !found.has_type_of(&expected) || found.size < set.size {
+                        differences.push(format!("the set `{}` has another type", set.name));
+                    } else if found.data != expected.data {
+                        differences.push(format!("the set `{}` has other elements", set.name));
                     }
                 }
             }
         }
-        words.extend(sets.iter().map(|it| format!("the set `{it}` is not ours")));
-        words
+        differences.extend(
+            sets.iter()
+                .map(|it| format!("the set `{it}` is unexpected")),
+        );
+        differences
     }
 }
 
-/// Whether two chains do the same; which rules of policies theirs stand for does not count.
+/// Whether two chains have equal rules, ignoring the policy rules that they implement.
 fn is_same(one: &Chain, other: &Chain) -> bool {
     one.hook == other.hook
         && one.rules.len() == other.rules.len()
@@ -235,55 +238,55 @@ fn is_same(one: &Chain, other: &Chain) -> bool {
             .all(|(one, other)| one.matches == other.matches && one.statements == other.statements)
 }
 
-/// A table on its way to the next.
-struct Draft {
+/// A table during a transaction.
+struct TableDraft {
     chains: BTreeMap<Name, Rc<Chain>>,
     sets: BTreeMap<Name, Rc<Elements>>,
-    /// How many elements each set had before, and how many are added. What is deleted makes room only
-    /// when all is done.
-    added: BTreeMap<Name, usize>,
+    /// The number of elements added to each set. Deleted elements free their room only after the
+    /// commit.
+    n_added: BTreeMap<Name, usize>,
     before: Rc<BTreeMap<Name, Rc<Elements>>>,
-    /// Keys that were deleted, which must not come back as they were.
+    /// Deleted elements, which must not be added again with the same value.
     deleted: BTreeMap<(Name, Vec<u8>), Data>,
 }
 
-impl Draft {
-    fn of(table: &Table) -> Draft {
-        Draft {
+impl TableDraft {
+    fn of(table: &Table) -> TableDraft {
+        TableDraft {
             chains: (*table.chains).clone(),
             sets: (*table.sets).clone(),
-            added: BTreeMap::new(),
+            n_added: BTreeMap::new(),
             before: Rc::clone(&table.sets),
             deleted: BTreeMap::new(),
         }
     }
 
-    fn carry_out(&mut self, op: &Op) -> Result<(), String> {
+    fn execute(&mut self, op: &Op) -> Result<(), String> {
         match op {
             Op::AddChain(name) => self.add_chain(name),
             Op::Rewrite(chain) => {
                 let found = self.chains.get(&chain.name);
-                let hook = found.ok_or("there is no such chain")?.hook;
+                let hook = found.ok_or("no such chain")?.hook;
                 let rules = chain.rules.clone();
                 let name = chain.name.clone();
                 self.write(&chain.name, Chain { name, hook, rules })
             }
             Op::DeleteChain(name) => {
                 if self.chains.remove(name).is_none() {
-                    return Err("there is no such chain".to_owned());
+                    return Err("no such chain".to_owned());
                 }
-                match self.leads_to(name) {
-                    Some(from) => Err(format!("{from} leads to it")),
+                match self.jump_to(name) {
+                    Some(from) => Err(format!("{from} still jumps to it")),
                     None => Ok(()),
                 }
             }
             Op::AddSet(set) => self.add_set(set),
             Op::DeleteSet(name) => {
                 if self.sets.remove(name).is_none() {
-                    return Err("there is no such set".to_owned());
+                    return Err("no such set".to_owned());
                 }
-                match self.asks(name) {
-                    Some(chain) => Err(format!("the chain `{chain}` asks it")),
+                match self.user_of(name) {
+                    Some(chain) => Err(format!("the chain `{chain}` still uses it")),
                     None => Ok(()),
                 }
             }
@@ -300,7 +303,7 @@ impl Draft {
         };
         match self.chains.insert(name.clone(), Rc::new(chain)) {
             None => Ok(()),
-            Some(_) => Err("there is such a chain".to_owned()),
+            Some(_) => Err("the chain exists".to_owned()),
         }
     }
 
@@ -308,7 +311,7 @@ impl Draft {
         for rule in &chain.rules {
             for set in sets_of(&rule.matches, &rule.statements) {
                 if !self.sets.contains_key(set) {
-                    return Err(format!("there is no set `{set}`"));
+                    return Err(format!("no such set `{set}`"));
                 }
             }
             for statement in &rule.statements {
@@ -323,19 +326,19 @@ impl Draft {
 
     fn check_target(&self, verdict: &Verdict) -> Result<(), String> {
         match target(verdict) {
-            Some(to) if !self.chains.contains_key(to) => Err(format!("there is no chain `{to}`")),
+            Some(to) if !self.chains.contains_key(to) => Err(format!("no such chain `{to}`")),
             _ => Ok(()),
         }
     }
 
     fn add_set(&mut self, set: &Set) -> Result<(), String> {
         let elements = Elements::of(set)?;
-        let added = elements.data.len();
+        let n_added = elements.data.len();
         if self.sets.contains_key(&set.name) {
-            return Err("there is such a set".to_owned());
+            return Err("the set exists".to_owned());
         }
         self.sets.insert(set.name.clone(), Rc::new(elements));
-        *self.added.entry(set.name.clone()).or_default() += added;
+        *self.n_added.entry(set.name.clone()).or_default() += n_added;
         Ok(())
     }
 
@@ -346,41 +349,43 @@ impl Draft {
                 self.check_target(verdict)?;
             }
         }
-        let found = self.sets.get_mut(&set.name).ok_or("there is no such set")?;
-        if !found.is_of_the_form_of(&new) {
-            return Err("the set has another form".to_owned());
+        let found = self.sets.get_mut(&set.name).ok_or("no such set")?;
+        if !found.has_type_of(&new) {
+            return Err("the set has another type".to_owned());
         }
-        *self.added.entry(set.name.clone()).or_default() += new.data.len();
+        *self.n_added.entry(set.name.clone()).or_default() += new.data.len();
         let found = Rc::make_mut(found);
         for (key, data) in new.data {
             let deleted = self.deleted.get(&(set.name.clone(), key.clone()));
             if deleted == Some(&data) {
-                return Err(format!("the key {key:02x?} is deleted and added as it was"));
+                return Err(format!(
+                    "the key {key:02x?} is deleted and added with the same value"
+                ));
             }
             if found.data.insert(key.clone(), data).is_some() {
-                return Err(format!("the key {key:02x?} is there already"));
+                return Err(format!("the key {key:02x?} exists"));
             }
         }
         Ok(())
     }
 
     fn delete_elements(&mut self, set: &Set) -> Result<(), String> {
-        let found = self.sets.get_mut(&set.name).ok_or("there is no such set")?;
+        let found = self.sets.get_mut(&set.name).ok_or("no such set")?;
         if found.fields != set.fields {
-            return Err("the set has another form".to_owned());
+            return Err("the set has another type".to_owned());
         }
         let found = Rc::make_mut(found);
         for key in set.iter() {
             let Some(data) = found.data.remove(key) else {
-                return Err(format!("the key {key:02x?} is not there"));
+                return Err(format!("no such key {key:02x?}"));
             };
             self.deleted.insert((set.name.clone(), key.to_vec()), data);
         }
         Ok(())
     }
 
-    /// What still leads to a chain.
-    fn leads_to(&self, name: &Name) -> Option<String> {
+    /// The chain or map that still jumps to a chain.
+    fn jump_to(&self, name: &Name) -> Option<String> {
         for chain in self.chains.values() {
             for statement in chain.rules.iter().flat_map(|rule| &rule.statements) {
                 if let Statement::Verdict(verdict) = statement
@@ -392,7 +397,7 @@ impl Draft {
         }
         for (set, elements) in &self.sets {
             let mut data = elements.data.values();
-            if elements.kind == Kind::Verdicts
+            if elements.kind == SetKind::Verdicts
                 && data.any(|it| matches!(it, Data::Verdict(to) if target(to) == Some(name)))
             {
                 return Some(format!("the map `{set}`"));
@@ -401,26 +406,26 @@ impl Draft {
         None
     }
 
-    /// The chain that still asks a set.
-    fn asks(&self, name: &Name) -> Option<&Name> {
-        let asks = |chain: &&Rc<Chain>| {
+    /// A chain that still uses a set.
+    fn user_of(&self, name: &Name) -> Option<&Name> {
+        let user_of = |chain: &&Rc<Chain>| {
             let mut rules = chain.rules.iter();
             rules.any(|rule| sets_of(&rule.matches, &rule.statements).contains(&name))
         };
-        self.chains.values().find(asks).map(|chain| &chain.name)
+        self.chains.values().find(user_of).map(|chain| &chain.name)
     }
 
-    /// Whether every set has room for what is added, beside everything that it had.
-    fn room(&self) -> Result<(), String> {
-        for (name, added) in &self.added {
-            let had = self.before.get(name).map_or(0, |it| it.data.len());
+    /// Checks that every set has room for the added elements beside all previous ones.
+    fn check_capacity(&self) -> Result<(), String> {
+        for (name, n_added) in &self.n_added {
+            let n_before = self.before.get(name).map_or(0, |it| it.data.len());
             let Some(set) = self.sets.get(name) else {
                 continue;
             };
             let size = usize::try_from(set.size).unwrap_or(usize::MAX);
-            if had + added > size {
+            if n_before + n_added > size {
                 return Err(format!(
-                    "the set `{name}` is full: {had} and {added} of {size}"
+                    "the set `{name}` is full: {n_before} elements and {n_added} more of {size}"
                 ));
             }
         }
@@ -428,7 +433,7 @@ impl Draft {
     }
 }
 
-/// The chain that a verdict leads to.
+/// The chain that a verdict jumps to.
 pub fn target(verdict: &Verdict) -> Option<&Name> {
     match verdict {
         Verdict::Jump(to) | Verdict::Goto(to) => Some(to),
@@ -436,7 +441,7 @@ pub fn target(verdict: &Verdict) -> Option<&Name> {
     }
 }
 
-/// The sets that a rule asks.
+/// The sets that a rule uses.
 fn sets_of<'r>(matches: &'r [Match], statements: &'r [Statement]) -> Vec<&'r Name> {
     let mut sets = Vec::new();
     for condition in matches {

@@ -1,4 +1,4 @@
-//! Many broken answers: `palisade-campaigns hostile`.
+//! `palisade-campaigns hostile`: many malformed responses.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -7,45 +7,45 @@ use anyhow::Result;
 use clap::Args;
 use palisade_lab::privilege::RequiredPrivilege;
 
-use super::{Counts, Enforced, Mistake, run};
+use super::{Counts, KernelMode, Mistake, run};
 use palisade_lab::privilege::stay_inside;
 
-/// How much to try.
+/// Arguments of `hostile`.
 #[derive(Args, Clone, Debug)]
 pub struct HostileArgs {
-    /// How many broken answers, at least; those that are as they should be come on top
+    /// The minimum number of malformed responses; correct ones come on top
     #[arg(long, default_value_t = 1_000_000)]
-    answers: u64,
+    responses: u64,
     /// The first seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Enforce in the real kernel and send packets, instead of in the model of it
+    /// Enforce in the real kernel and send packets, instead of using the model
     #[arg(long)]
     kernel: bool,
 }
 
-/// What a campaign came to.
+/// The result of a campaign.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// How much was done.
+    /// The counters.
     pub counts: Counts,
     /// The first mistake.
     pub mistake: Option<Mistake>,
     took: Duration,
 }
 
-/// So many seeds are run between two looks at the count.
+/// Seeds between two checks of the count.
 const PORTION: u64 = 64;
 
-/// Runs one seed after the other.
+/// Runs the seeds in order.
 pub fn hostile(args: &HostileArgs) -> Result<Report> {
-    let enforced = if args.kernel {
+    let mode = if args.kernel {
         stay_inside(RequiredPrivilege::Any)?;
-        Enforced::ByKernel
+        KernelMode::Real
     } else {
-        Enforced::ByModel
+        KernelMode::Model
     };
-    // Namespaces of a seed take a while, so that fewer seeds are run between two looks at the count.
+    // Building namespaces is slow: check the count after each seed.
     let portion = if args.kernel { 1 } else { PORTION };
     let started = Instant::now();
     let mut report = Report {
@@ -54,8 +54,8 @@ pub fn hostile(args: &HostileArgs) -> Result<Report> {
         took: Duration::ZERO,
     };
     let mut seed = args.seed;
-    while report.counts.n_broken() < args.answers && report.mistake.is_none() {
-        let (counts, mistake) = run(seed..seed + portion, enforced);
+    while report.counts.n_faulty() < args.responses && report.mistake.is_none() {
+        let (counts, mistake) = run(seed..seed + portion, mode);
         report.counts.add(&counts);
         report.mistake = mistake;
         seed += portion;
@@ -71,25 +71,25 @@ impl fmt::Display for Report {
         }
         let Counts {
             seeds,
-            answers,
-            broken,
+            responses,
+            faults,
             verdicts,
             denied,
             commands,
             over_budget,
         } = &self.counts;
-        for (how, count) in broken {
-            writeln!(f, "{count:>9} {how}")?;
+        for (fault, count) in faults {
+            writeln!(f, "{count:>9} {fault}")?;
         }
         writeln!(
             f,
-            "{seeds} seeds, {answers} answers, {} of them broken, {commands} commands in {:.0} s",
-            self.counts.n_broken(),
+            "{seeds} seeds, {responses} responses, {} of them malformed, {commands} commands in {:.0} s",
+            self.counts.n_faulty(),
             self.took.as_secs_f64()
         )?;
         write!(
             f,
-            "{verdicts} verdicts compared, {denied} of them denied by what could be read last; {over_budget} times a policy was over the budget of its namespace; {} mistakes",
+            "{verdicts} verdicts compared, {denied} of them denied by the last readable objects; {over_budget} times a policy was over the budget of its namespace; {} mistakes",
             u8::from(self.mistake.is_some())
         )
     }

@@ -1,25 +1,25 @@
-//! What carries out the agent's commands and lets packets pass or drops them: the model of the kernel here, the real
-//! kernel in [`super::kernel`].
+//! The kernels that execute the agent's commands: the model here, the real kernel in
+//! [`super::kernel`].
 
 use palisade_agent::Command;
 use palisade_nft::node::MarkBits;
 
-use super::super::model::{Atom, Model, Process};
-use super::super::walk::{Hooks, Packet};
+use super::super::evaluation::{Hooks, Packet};
+use super::super::model::{KernelOp, Model, Process};
 
 /// A kernel, real or not.
 pub(super) trait Enforcer {
-    /// Carries out a command of the agent.
-    fn carry_out(&mut self, command: Command) -> Result<(), String>;
+    /// Executes a command of the agent.
+    fn execute(&mut self, command: Command) -> Result<(), String>;
 
     /// Whether each packet passes as the first one of its connection, in the order of the packets.
     fn passes(&mut self, packets: &[Packet]) -> Result<Vec<bool>, String>;
 
-    /// Whether packets between these two ends can be sent at all.
+    /// Whether a packet can be sent between these two addresses.
     fn can_send(&self, packet: &Packet) -> bool;
 }
 
-/// The model of the kernel, which no packet is lost in.
+/// The model of the kernel, which loses no packets.
 pub(super) struct ModelKernel {
     model: Model,
     process: Process,
@@ -39,24 +39,23 @@ impl ModelKernel {
 }
 
 impl Enforcer for ModelKernel {
-    fn carry_out(&mut self, command: Command) -> Result<(), String> {
-        let atoms: Vec<Atom> = match command {
+    fn execute(&mut self, command: Command) -> Result<(), String> {
+        let ops: Vec<KernelOp> = match command {
             Command::Install(ruleset) => {
                 let plan = self.process.install(&self.model, &ruleset, false);
                 self.process.table = Some(plan.table);
-                plan.atoms
+                plan.ops
             }
             Command::Commit(transactions) => {
                 let table = self.process.table.unwrap_or_default();
                 let commits = transactions.into_iter();
                 commits
-                    .map(|it| Atom::Commit(table.to_owned(), it))
+                    .map(|it| KernelOp::Commit(table.to_owned(), it))
                     .collect()
             }
         };
-        for atom in &atoms {
-            self.model
-                .carry_out(self.process, MarkBits::DEFAULT, atom)?;
+        for op in &ops {
+            self.model.execute(self.process, MarkBits::DEFAULT, op)?;
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
-//! A packet's way through the rules, and all the ways that it may have gone if a transaction was
-//! committed while it was under way.
+//! The evaluation of a packet, and all evaluations that are possible while a transaction is
+//! committed.
 //!
-//! The kernel gives a packet that enters a hooked chain the rules of that moment, until it leaves it.
-//! Elements are those of the moment that they are asked in. So there is one moment, anywhere on the way,
-//! from which on chains that are entered by their hook and sets that are asked are those of after. A chain
-//! that the transaction made is empty before, one that it deleted is empty after; a map that it deleted is
-//! empty after, too, while a plain set keeps what it had.
+//! A packet that enters a base chain keeps the rules of that moment until it leaves the
+//! chain. A set lookup reads the elements of its own moment. Hence there is one moment in the
+//! evaluation from which on entered base chains and looked-up sets are those after the commit. A
+//! chain that the transaction created is empty before it, and a deleted one is empty after it. A
+//! deleted map is empty after it too, but a deleted plain set keeps its elements.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,22 +17,22 @@ use palisade_nft::ruleset::{
     Key, Match, Name, PacketEnd, Point, Rule, Statement, TCP, Value, Verdict, state,
 };
 
-use super::table::{Data, Kind, Table};
+use super::table::{Data, SetKind, Table};
 
-/// A packet of a connection, without translation on its way.
+/// A packet of a connection without address translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Packet {
-    /// Who opened the connection.
+    /// The address that opened the connection.
     pub client: IpAddr,
-    /// Who answers it.
+    /// The other address.
     pub server: IpAddr,
     /// The IP protocol.
     pub l4: u8,
     /// The server's port; 0 for protocols without ports.
     pub port: u16,
-    /// Where on its path it is.
+    /// The hook that it passes.
     pub point: Point,
-    /// Whether the connection is there already.
+    /// Whether the connection exists.
     pub established: bool,
     /// Whether it goes to the client.
     pub reply: bool,
@@ -53,27 +53,26 @@ impl fmt::Display for Packet {
     }
 }
 
-/// What became of a packet.
+/// The outcome of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fate {
-    /// Whether it goes on.
+pub struct PacketOutcome {
+    /// Whether it passed.
     pub passed: bool,
-    /// The mark that its connection has then.
+    /// The mark of its connection after that.
     pub mark: u32,
 }
 
-/// The tables that packets meet, and what they were before the last transaction, if one of them was just
-/// committed.
+/// The tables that packets pass, and the tables before the last transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Hooks<'t> {
-    /// The tables of after.
+    /// The tables after the transaction.
     pub after: &'t [Table],
-    /// The tables of before.
+    /// The tables before the transaction.
     pub before: &'t [Table],
 }
 
 impl<'t> Hooks<'t> {
-    /// Tables that nobody changes.
+    /// Tables without a transaction.
     pub fn quiet(tables: &'t [Table]) -> Hooks<'t> {
         Hooks {
             after: tables,
@@ -81,66 +80,65 @@ impl<'t> Hooks<'t> {
         }
     }
 
-    /// What becomes of a packet that comes when all is done.
-    pub fn after(self, packet: Packet) -> Fate {
-        Walk::new(Hooks::quiet(self.after), packet, None).pass()
+    /// The outcome of a packet after the commit.
+    pub fn after(self, packet: Packet) -> PacketOutcome {
+        Evaluation::new(Hooks::quiet(self.after), packet, None).run()
     }
 
-    /// Everything that may become of a packet that is under way during the commit, other than if it came
-    /// before or after it.
-    pub fn torn(self, packet: Packet) -> Vec<Fate> {
-        let mut first = Walk::new(self, packet, None);
-        let _ = first.pass();
-        let turns = first.turns;
-        let at = |turn| Walk::new(self, packet, Some(turn)).pass();
-        (0..turns).map(at).collect()
+    /// The other possible outcomes of a packet in flight during the commit.
+    pub fn torn(self, packet: Packet) -> Vec<PacketOutcome> {
+        let mut first = Evaluation::new(self, packet, None);
+        let _ = first.run();
+        let n_observations = first.n_observations;
+        let commit_at = |observe| Evaluation::new(self, packet, Some(observe)).run();
+        (0..n_observations).map(commit_at).collect()
     }
 }
 
-/// How deep chains may call each other.
-const DEEPEST: usize = 16;
+/// The maximum depth of jumps.
+const MAX_DEPTH: usize = 16;
 
-/// Where a chain ends.
-enum Ending {
+/// The result of a chain.
+enum ChainResult {
     Accept,
     Drop,
-    /// Its caller goes on.
-    Fell,
+    /// The calling chain continues.
+    Continue,
 }
 
-struct Walk<'t> {
+struct Evaluation<'t> {
     hooks: Hooks<'t>,
     packet: Packet,
     mark: u32,
-    /// The commit comes at this of the turns.
-    at: Option<usize>,
-    /// How often it made, or would have made, a difference whether the commit is over.
-    turns: usize,
-    is_over: bool,
+    /// The index of the observation before which the commit happens.
+    commit_at: Option<usize>,
+    /// The number of observations: moments where the commit makes a difference.
+    n_observations: usize,
+    is_committed: bool,
 }
 
-impl<'t> Walk<'t> {
-    fn new(hooks: Hooks<'t>, packet: Packet, at: Option<usize>) -> Walk<'t> {
-        Walk {
+impl<'t> Evaluation<'t> {
+    fn new(hooks: Hooks<'t>, packet: Packet, commit_at: Option<usize>) -> Evaluation<'t> {
+        Evaluation {
             hooks,
             packet,
             mark: packet.mark,
-            at,
-            turns: 0,
-            is_over: false,
+            commit_at,
+            n_observations: 0,
+            is_committed: false,
         }
     }
 
-    /// Counts a place where it makes a difference whether the commit is over, and says whether it is.
-    fn turn(&mut self) -> bool {
-        if !self.is_over {
-            self.is_over = self.at == Some(self.turns);
-            self.turns += 1;
+    /// Counts an observation, and returns whether the commit is over.
+    fn observe(&mut self) -> bool {
+        if !self.is_committed {
+            self.is_committed = self.commit_at == Some(self.n_observations);
+            self.n_observations += 1;
         }
-        self.is_over
+        self.is_committed
     }
 
-    fn pass(&mut self) -> Fate {
+    fn run(&mut self) -> PacketOutcome {
         let mut handles: Vec<u64> = Vec::new();
         let all = self.hooks.before.iter().chain(self.hooks.after);
         for table in all {
@@ -148,7 +146,7 @@ impl<'t> Walk<'t> {
                 handles.push(table.handle);
             }
         }
-        // At equal priority the newer one is asked first.
+        // At equal priority the newer one comes first.
         handles.sort_unstable();
         for handle in handles.into_iter().rev() {
             let find = |tables: &'t [Table]| tables.iter().find(|it| it.handle == handle);
@@ -159,72 +157,72 @@ impl<'t> Walk<'t> {
             };
             let entered = match (is_same, before, after) {
                 (true, Some(before), _) => Some(before),
-                _ if self.turn() => after,
+                _ if self.observe() => after,
                 _ => before,
             };
             let Some(entered) = entered else {
-                // On its hook already, or still, but without rules that count.
+                // Its base chains are registered, but without rules of this moment.
                 continue;
             };
-            let way = Way {
+            let view = TableView {
                 rules: entered,
                 before,
                 after,
             };
-            if !self.enter(way) {
-                return Fate {
+            if !self.enter(view) {
+                return PacketOutcome {
                     passed: false,
                     mark: self.mark,
                 };
             }
         }
-        Fate {
+        PacketOutcome {
             passed: true,
             mark: self.mark,
         }
     }
 
-    /// Whether a table lets the packet pass.
-    fn enter(&mut self, way: Way<'t>) -> bool {
-        for (point, name) in &way.rules.hooked {
+    /// Whether a table accepts the packet.
+    fn enter(&mut self, view: TableView<'t>) -> bool {
+        for (point, name) in &view.rules.hooked {
             if *point != self.packet.point {
                 continue;
             }
-            match self.chain(way, name, 0) {
-                Ending::Accept | Ending::Fell => {}
-                Ending::Drop => return false,
+            match self.chain(view, name, 0) {
+                ChainResult::Accept | ChainResult::Continue => {}
+                ChainResult::Drop => return false,
             }
         }
         true
     }
 
-    fn chain(&mut self, way: Way<'t>, name: &Name, depth: usize) -> Ending {
-        // A chain that the transaction has made, as a packet of before it sees it.
-        let Some(chain) = way.rules.chains.get(name) else {
-            return Ending::Fell;
+    fn chain(&mut self, view: TableView<'t>, name: &Name, depth: usize) -> ChainResult {
+        // A chain that the transaction created is empty for packets from before it.
+        let Some(chain) = view.rules.chains.get(name) else {
+            return ChainResult::Continue;
         };
-        if depth > DEEPEST {
-            return Ending::Drop;
+        if depth > MAX_DEPTH {
+            return ChainResult::Drop;
         }
         for rule in &chain.rules {
-            match self.rule(way, rule) {
+            match self.rule(view, rule) {
                 None => {}
-                Some(Verdict::Accept) => return Ending::Accept,
-                Some(Verdict::Drop) => return Ending::Drop,
-                Some(Verdict::Return) => return Ending::Fell,
-                Some(Verdict::Goto(to)) => return self.chain(way, to, depth + 1),
-                Some(Verdict::Jump(to)) => match self.chain(way, to, depth + 1) {
-                    Ending::Fell => {}
-                    ending @ (Ending::Accept | Ending::Drop) => return ending,
+                Some(Verdict::Accept) => return ChainResult::Accept,
+                Some(Verdict::Drop) => return ChainResult::Drop,
+                Some(Verdict::Return) => return ChainResult::Continue,
+                Some(Verdict::Goto(to)) => return self.chain(view, to, depth + 1),
+                Some(Verdict::Jump(to)) => match self.chain(view, to, depth + 1) {
+                    ChainResult::Continue => {}
+                    result @ (ChainResult::Accept | ChainResult::Drop) => return result,
                 },
             }
         }
-        Ending::Fell
+        ChainResult::Continue
     }
 
-    fn rule(&mut self, way: Way<'t>, rule: &'t Rule) -> Option<&'t Verdict> {
+    fn rule(&mut self, view: TableView<'t>, rule: &'t Rule) -> Option<&'t Verdict> {
         for condition in &rule.matches {
-            if !self.holds(way, condition) {
+            if !self.matches(view, condition) {
                 return None;
             }
         }
@@ -235,7 +233,7 @@ impl<'t> Walk<'t> {
                 }
                 Statement::Dispatch { map, key } => {
                     let key = self.key(key)?;
-                    if let Some(Data::Verdict(verdict)) = self.find(way, map, &key) {
+                    if let Some(Data::Verdict(verdict)) = self.find(view, map, &key) {
                         return Some(verdict);
                     }
                 }
@@ -249,17 +247,17 @@ impl<'t> Walk<'t> {
         None
     }
 
-    fn holds(&mut self, way: Way<'t>, condition: &Match) -> bool {
+    fn matches(&mut self, view: TableView<'t>, condition: &Match) -> bool {
         let packet = self.packet;
         match condition {
             Match::CtMark { mask, equal, value } => (self.mark & mask == *value) == *equal,
             Match::CtState(bits) => {
-                let is = if packet.established {
+                let current = if packet.established {
                     state::ESTABLISHED
                 } else {
                     state::NEW
                 };
-                bits & is != 0
+                bits & current != 0
             }
             Match::CtIsReply(is_reply) => packet.reply == *is_reply,
             Match::L4(l4) | Match::CtL4(l4) => packet.l4 == *l4,
@@ -267,23 +265,23 @@ impl<'t> Walk<'t> {
             Match::Family(family) => self.family() == *family,
             Match::CtPort(from, to) => (*from..=*to).contains(&packet.port),
             Match::HeaderPort(from, to) => (*from..=*to).contains(&self.header_port()),
-            // Echoes, where it is ICMP at all.
+            // Every ICMP packet of the model is an echo.
             Match::IcmpType(from, to) => (*from..=*to).contains(&8),
-            // Nobody lies here, and where routes lead is not a matter of this model.
+            // The model has neither forged addresses nor routes.
             Match::ReverseRoute => true,
             Match::TcpNotOpening => packet.l4 == TCP && packet.established,
             Match::Lookup { set, key, missing } => {
-                // Where a part of the key cannot be read, the rule ends.
+                // The rule ends if a field of the key cannot be read.
                 let Some(key) = self.key(key) else {
                     return false;
                 };
-                self.find(way, set, &key).is_none() == *missing
+                self.find(view, set, &key).is_none() == *missing
             }
             Match::LookupNumber { map, of, set, rest } => {
                 let Some(of) = self.key(of) else {
                     return false;
                 };
-                let Some(Data::Number(number)) = self.find(way, map, &of) else {
+                let Some(Data::Number(number)) = self.find(view, map, &of) else {
                     return false;
                 };
                 let Some(rest) = self.key(rest) else {
@@ -291,7 +289,7 @@ impl<'t> Walk<'t> {
                 };
                 let mut key = number.to_ne_bytes().to_vec();
                 key.extend(rest);
-                self.find(way, set, &key).is_some()
+                self.find(view, set, &key).is_some()
             }
             Match::Within {
                 end,
@@ -329,7 +327,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// The bytes of a key; `None`: the packet is of another family.
+    /// The bytes of a key, or `None` if the packet is of another family.
     fn key(&self, parts: &[Key]) -> Option<Vec<u8>> {
         let mut bytes = Vec::with_capacity(24);
         for part in parts {
@@ -353,34 +351,36 @@ impl<'t> Walk<'t> {
         Some(bytes)
     }
 
-    /// What a set has for a key.
-    fn find(&mut self, way: Way<'t>, set: &Name, key: &[u8]) -> Option<&'t Data> {
-        if let (Some(before), Some(after)) = (way.before, way.after)
+    /// Looks up a key in a set.
+    fn find(&mut self, view: TableView<'t>, set: &Name, key: &[u8]) -> Option<&'t Data> {
+        if let (Some(before), Some(after)) = (view.before, view.after)
             && Rc::ptr_eq(&before.sets, &after.sets)
         {
             return after.sets.get(set)?.find(key);
         }
-        let before = way.before.and_then(|table| table.sets.get(set));
-        let after = way.after.and_then(|table| table.sets.get(set));
-        let was = before.and_then(|it| it.find(key));
-        let is = match (before, after) {
+        let before = view.before.and_then(|table| table.sets.get(set));
+        let after = view.after.and_then(|table| table.sets.get(set));
+        let previous = before.and_then(|it| it.find(key));
+        let current = match (before, after) {
             // Deleted by the transaction.
-            (Some(before), None) if matches!(before.kind, Kind::Plain | Kind::Ranges) => was,
+            (Some(before), None) if matches!(before.kind, SetKind::Plain | SetKind::Ranges) => {
+                previous
+            }
             (_, after) => after.and_then(|it| it.find(key)),
         };
-        if was == is {
-            return is;
+        if previous == current {
+            return current;
         }
-        if self.turn() { is } else { was }
+        if self.observe() { current } else { previous }
     }
 }
 
-/// The port that connections of the model come from.
+/// The source port of connections in the model.
 const CLIENT_PORT: u16 = 40_000;
 
-/// A table's rules as they are for a packet that entered it, and its sets.
+/// A table as a packet sees it: the rules of the moment it entered, and the sets.
 #[derive(Clone, Copy)]
-struct Way<'t> {
+struct TableView<'t> {
     rules: &'t Table,
     before: Option<&'t Table>,
     after: Option<&'t Table>,
@@ -400,7 +400,7 @@ fn masked(address: IpAddr, bits: u8) -> IpAddr {
     }
 }
 
-/// Fields are as the kernel has them, each filled up to four bytes.
+/// Writes a field as in the kernel, padded to four bytes.
 fn write(value: Value, bytes: &mut Vec<u8>) {
     match value {
         Value::Number(number) => bytes.extend(number.to_ne_bytes()),

@@ -1,4 +1,4 @@
-//! What happened to the objects of a kind, on the server, and what an answer says of one.
+//! The events of a kind on the server, and the object of a response.
 
 use std::collections::BTreeMap;
 
@@ -6,33 +6,33 @@ use palisade_api::{ObjectSpec, Source, read_served};
 use palisade_kube::Resource;
 use serde_json::{Value, json};
 
-use super::broken::Broken;
+use super::fault::ResponseFault;
 use crate::simulate::catalog::Catalog;
 use palisade_generate::Rng;
 
-/// The history of a kind.
-pub(super) struct Log {
+/// The events of a kind.
+pub(super) struct EventLog {
     pub(super) resource: Resource,
-    /// The objects that there may be, each with its versions.
+    /// All possible objects, each with its versions.
     versions: BTreeMap<usize, Vec<Value>>,
-    /// Those that there are.
+    /// The current objects.
     pub(super) objects: BTreeMap<usize, usize>,
-    /// What happened: the key, and the version from then on. The first leads to the resourceVersion 2.
+    /// The events: the key, and its new version. The first event has resourceVersion 2.
     pub(super) events: Vec<(usize, Option<usize>)>,
-    /// The list that is being read, and of which moment it is.
+    /// The list in progress, and its resourceVersion.
     pub(super) listed: (usize, Vec<(usize, usize)>),
-    /// Whether the server has just said that it does not have the kind.
-    pub(super) has_denied: bool,
+    /// Whether the last discovery response denied the kind.
+    pub(super) denied_last: bool,
 }
 
-impl Log {
-    pub(super) fn new(resource: Resource, catalog: &Catalog<'_>) -> Log {
+impl EventLog {
+    pub(super) fn new(resource: Resource, catalog: &Catalog<'_>) -> EventLog {
         let keys = (0..catalog.keys.len()).filter(|key| {
             let name = catalog.keys.get(*key);
             let is_placed =
                 name.is_some_and(|it| !resource.kind.is_namespaced() || !it.namespace.is_empty());
             let kind = catalog.object(*key, 0).map(|it| it.kind);
-            // What cannot be read although nobody broke it would be told for ever.
+            // An object that is unreadable without a fault would be reported forever.
             let mut versions = (0..catalog.versions(*key)).map(|it| catalog.json(*key, it));
             let is_whole = versions.all(|it| it.is_some_and(|it| is_readable(resource, &it)));
             kind == Some(resource.kind) && is_placed && is_whole
@@ -41,24 +41,24 @@ impl Log {
             let all = 0..catalog.versions(key);
             (key, all.filter_map(|it| catalog.json(key, it)).collect())
         });
-        Log {
+        EventLog {
             resource,
             versions: versions.collect(),
             objects: BTreeMap::new(),
             events: Vec::new(),
             listed: (1, Vec::new()),
-            has_denied: false,
+            denied_last: false,
         }
     }
 
-    /// Makes the first objects.
+    /// Creates the first objects.
     pub(super) fn fill(&mut self, rng: &mut Rng) {
         for _ in 0..self.versions.len() {
             self.change(rng);
         }
     }
 
-    /// Something happens to an object.
+    /// Creates, updates or deletes a random object.
     pub(super) fn change(&mut self, rng: &mut Rng) {
         if self.versions.is_empty() {
             return;
@@ -77,7 +77,7 @@ impl Log {
         }
     }
 
-    /// An object as the server sends it.
+    /// An object as the server sends it, with a resourceVersion.
     pub(super) fn json(&self, key: usize, version: usize, moment: usize) -> Value {
         let versions = self.versions.get(&key);
         let object = versions.and_then(|it| it.get(version)).cloned();
@@ -95,7 +95,7 @@ impl Log {
     }
 }
 
-/// Whether an object can be read at all, whatever is wrong with it.
+/// Whether an object is readable, even with problems.
 fn is_readable(resource: Resource, object: &Value) -> bool {
     let bytes = object.to_string().into_bytes();
     let source = Source::served(resource.kind, &resource.group_version(), &bytes);
@@ -111,67 +111,72 @@ pub(super) fn set(object: &mut Value, field: &str, value: Value) {
     }
 }
 
-/// An object in an answer, and what can be read of it.
-pub(super) struct Said {
+/// An object in a response, and what is readable of it.
+pub(super) struct SentObject {
     pub(super) key: usize,
-    /// `None`: it is gone.
+    /// `None`: it is deleted.
     pub(super) version: Option<usize>,
     /// Its resourceVersion.
     pub(super) moment: usize,
     pub(super) text: Vec<u8>,
-    pub(super) how: How,
+    pub(super) how: Readable,
 }
 
-/// What can be read of an object.
+/// The readable part of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum Readable {
     /// Everything.
-    Readable,
-    /// Who it is.
-    Unreadable,
-    /// Not even that.
-    Unnamed,
+    All,
+    /// Its identity.
+    Identity,
+    /// Nothing.
+    Nothing,
 }
 
-impl Said {
-    pub(super) fn new(log: &Log, key: usize, version: Option<usize>, moment: usize) -> Said {
-        // Of what is gone the server tells how it was last.
+impl SentObject {
+    pub(super) fn new(
+        event_log: &EventLog,
+        key: usize,
+        version: Option<usize>,
+        moment: usize,
+    ) -> SentObject {
+        // A deletion carries the last state of the object.
         let shown = version.unwrap_or(0);
-        Said {
+        SentObject {
             key,
             version,
             moment,
-            text: log.json(key, shown, moment).to_string().into_bytes(),
-            how: How::Readable,
+            text: event_log.json(key, shown, moment).to_string().into_bytes(),
+            how: Readable::All,
         }
     }
 
-    /// Puts a field in front of the others.
+    /// Inserts a field before the others.
     fn with(&mut self, field: &[u8]) {
         self.text.splice(1..1, field.iter().copied().chain(*b","));
     }
 
-    /// Breaks it, if that is a way to break an object.
-    pub(super) fn damage(&mut self, broken: Broken, log: &Log) {
-        let mut object = log.json(self.key, self.version.unwrap_or(0), self.moment);
-        if broken == Broken::Deeper {
+    /// Applies a fault, if it is one of an object.
+    pub(super) fn damage(&mut self, fault: ResponseFault, event_log: &EventLog) {
+        let mut object = event_log.json(self.key, self.version.unwrap_or(0), self.moment);
+        if fault == ResponseFault::Deeper {
             let (open, close) = ("{\"f:x\":".repeat(300), "}".repeat(300));
             self.with(format!("\"managed\":{open}{{}}{close}").as_bytes());
-        } else if broken == Broken::Larger {
+        } else if fault == ResponseFault::Larger {
             let large = "x".repeat(20_000);
             self.with(format!("\"padding\":\"{large}\"").as_bytes());
-        } else if broken == Broken::NotText {
+        } else if fault == ResponseFault::NotUtf8 {
             self.with(b"\"\xff\xfe\":\"\xc0\"");
-        } else if broken == Broken::Unreadable {
+        } else if fault == ResponseFault::Unreadable {
             set(&mut object, "kind", json!("AnotherKind"));
             self.text = object.to_string().into_bytes();
-            self.how = How::Unreadable;
-        } else if broken == Broken::Unnamed {
+            self.how = Readable::Identity;
+        } else if fault == ResponseFault::Unnamed {
             if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
                 metadata.remove("name");
             }
             self.text = object.to_string().into_bytes();
-            self.how = How::Unnamed;
+            self.how = Readable::Nothing;
         }
     }
 }

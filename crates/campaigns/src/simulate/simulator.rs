@@ -1,5 +1,5 @@
-//! Plays a list of steps: the agent on one side, the model of the kernel on the other, and between them a
-//! driver that may be told to fail.
+//! Runs a list of steps: the agent, the model of the kernel, and a driver between them that can
+//! inject faults.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -12,21 +12,21 @@ use palisade_nft::ruleset::Point;
 use palisade_nft::watch::Notice;
 
 use super::background::Background;
-use super::carry::{Armed, Pending};
 use super::catalog::Catalog;
+use super::evaluation::Packet;
+use super::execute::{InjectedFault, RunningCommand};
+use super::expected::{ExpectedVerdicts, PodBlocks};
 use super::foreign;
 use super::model::{Installation, Model, Process};
-use super::script::{Arrival, Setting, Step};
-use super::truth::{Blocks, Truth};
-use super::walk::Packet;
-use super::{Counts, During, Failure};
+use super::script::{NoticeArrival, Setting, Step};
+use super::{Counts, Failure, InFlight};
 use palisade_generate::Rng;
 
-/// The process that let a connection in, and the pods at its ends.
-pub(super) type LetIn = (u32, [Option<String>; 2]);
+/// The process that admitted a connection, and the pods at its ends.
+pub(super) type ConnectionOrigin = (u32, [Option<String>; 2]);
 
-/// A simulation under way.
-pub(super) struct Play<'c> {
+/// A running simulation.
+pub(super) struct Simulator<'c> {
     pub(super) catalog: &'c Catalog<'c>,
     pub(super) flows: &'c [Packet],
     pub(super) setting: Setting,
@@ -34,45 +34,45 @@ pub(super) struct Play<'c> {
     pub(super) process: Process,
     pub(super) agent: Option<Agent>,
     pub(super) now: Duration,
-    /// The objects that there are.
-    pub(super) world: BTreeMap<usize, usize>,
-    /// Those that the agent was told of since it started.
-    pub(super) told: BTreeMap<usize, usize>,
-    pub(super) pending: Option<Pending>,
-    /// The tasks that run in the background.
+    /// The objects of the cluster: their keys and versions.
+    pub(super) objects: BTreeMap<usize, usize>,
+    /// The objects that the running agent has received.
+    pub(super) received: BTreeMap<usize, usize>,
+    pub(super) running: Option<RunningCommand>,
+    /// The running background tasks.
     pub(super) background: Vec<Background>,
-    /// What the kernel must not allow more than.
-    pub(super) most: Rc<Truth>,
-    /// What it must allow at least.
-    pub(super) least: Rc<Truth>,
-    /// What the agent has taken in.
-    pub(super) held: Rc<Truth>,
-    /// When connections were let in for good: by which process, and between whom.
-    pub(super) let_in: BTreeMap<Packet, LetIn>,
-    /// Whether somebody else has changed the table since it was put in place.
+    /// The flows that the kernel may allow.
+    pub(super) upper: Rc<ExpectedVerdicts>,
+    /// The flows that the kernel must allow.
+    pub(super) lower: Rc<ExpectedVerdicts>,
+    /// The verdicts for the objects that the agent has processed.
+    pub(super) applied: Rc<ExpectedVerdicts>,
+    /// The origins of marked connections.
+    pub(super) origins: BTreeMap<Packet, ConnectionOrigin>,
+    /// Whether another program has changed the table since its installation.
     pub(super) is_foreign: bool,
     notices: usize,
-    pub(super) armed: Option<Armed>,
-    truths: Vec<(BTreeMap<usize, usize>, Rc<Truth>)>,
+    pub(super) injected: Option<InjectedFault>,
+    expected_cache: Vec<(BTreeMap<usize, usize>, Rc<ExpectedVerdicts>)>,
     pub(super) rng: Rng,
     pub(super) counts: Counts,
-    pub(super) during: During,
-    /// When the last generations came.
+    pub(super) in_flight: InFlight,
+    /// The times of the latest generations.
     pub(super) generations: VecDeque<Duration>,
-    /// The commands since the last event, to see that they come to an end.
+    /// The number of commands since the last step.
     pub(super) commands: usize,
 }
 
-impl<'c> Play<'c> {
+impl<'c> Simulator<'c> {
     pub(super) fn new(
         catalog: &'c Catalog<'c>,
         flows: &'c [Packet],
         setting: Setting,
-        during: During,
+        in_flight: InFlight,
         seed: u64,
-    ) -> Play<'c> {
-        let open = Rc::new(Truth::open(flows));
-        let mut play = Play {
+    ) -> Simulator<'c> {
+        let open = Rc::new(ExpectedVerdicts::open(flows));
+        let mut simulator = Simulator {
             catalog,
             flows,
             model: Model::default(),
@@ -84,35 +84,35 @@ impl<'c> Play<'c> {
             setting,
             agent: None,
             now: Duration::from_secs(1),
-            world: BTreeMap::new(),
-            told: BTreeMap::new(),
-            pending: None,
+            objects: BTreeMap::new(),
+            received: BTreeMap::new(),
+            running: None,
             background: Vec::new(),
-            most: Rc::clone(&open),
-            least: Rc::clone(&open),
-            held: open,
-            let_in: BTreeMap::new(),
+            upper: Rc::clone(&open),
+            lower: Rc::clone(&open),
+            applied: open,
+            origins: BTreeMap::new(),
             is_foreign: false,
             notices: 0,
-            armed: None,
-            truths: Vec::new(),
+            injected: None,
+            expected_cache: Vec::new(),
             rng: Rng::new(seed ^ 0x706c_6179),
             counts: Counts::default(),
-            during,
+            in_flight,
             generations: VecDeque::new(),
             commands: 0,
         };
-        play.leave_a_table();
-        play
+        simulator.install_earlier_table();
+        simulator
     }
 
     pub(super) fn bits(&self) -> MarkBits {
         self.setting.config.mark
     }
 
-    /// What an earlier process has left: a table that says its generation, and marks of all generations that there
-    /// can be marks of.
-    fn leave_a_table(&mut self) {
+    /// Installs a table of an earlier process, with connections marked with all possible
+    /// generations.
+    fn install_earlier_table(&mut self) {
         let Some(generation) = self.setting.left.and_then(Generation::new) else {
             return;
         };
@@ -124,15 +124,15 @@ impl<'c> Play<'c> {
         };
         let settings = Settings::of_node(generation, &options);
         let left = ruleset(&palisade_core::plan::Plan::default(), &settings);
-        let Installation { atoms, .. } = self.process.install(&self.model, &left, false);
-        for atom in &atoms {
-            let _ = self.model.carry_out(self.process, bits, atom);
+        let Installation { ops, .. } = self.process.install(&self.model, &left, false);
+        for op in &ops {
+            let _ = self.model.execute(self.process, bits, op);
         }
         let (last, current) = (bits.last_generation(), generation.get());
         let middle = last / 2;
         for flow in self.flows {
             let number = 1 + self.rng.below(u64::from(last)) as u16;
-            // No connection has a mark of what comes next in this half.
+            // No connection has a mark of the next generations in this half.
             let is_free = (number > middle) == (current > middle) && number > current;
             let it = Generation::new(number).filter(|_| !is_free && self.rng.chance(10));
             if let Some(it) = it {
@@ -141,107 +141,114 @@ impl<'c> Play<'c> {
         }
     }
 
-    /// What the engine says of objects.
-    pub(super) fn truth(&mut self, objects: &BTreeMap<usize, usize>) -> Rc<Truth> {
-        if let Some((_, truth)) = self.truths.iter().find(|(it, _)| it == objects) {
-            return Rc::clone(truth);
+    /// The engine's verdicts for objects.
+    pub(super) fn expected(&mut self, objects: &BTreeMap<usize, usize>) -> Rc<ExpectedVerdicts> {
+        if let Some((_, expected)) = self.expected_cache.iter().find(|(it, _)| it == objects) {
+            return Rc::clone(expected);
         }
         let (blocks, flows) = (self.blocks(), self.flows);
         let budget = self.setting.config.budget;
-        let truth = self
+        let expected = self
             .catalog
             .with_cluster(budget, objects, |cluster, program| {
-                Truth::of(cluster, program, &blocks, flows)
+                ExpectedVerdicts::of(cluster, program, &blocks, flows)
             });
-        let truth = Rc::new(truth);
-        if self.truths.len() > 16 {
-            self.truths.remove(0);
+        let expected = Rc::new(expected);
+        if self.expected_cache.len() > 16 {
+            self.expected_cache.remove(0);
         }
-        self.truths.push((objects.clone(), Rc::clone(&truth)));
-        truth
+        self.expected_cache
+            .push((objects.clone(), Rc::clone(&expected)));
+        expected
     }
 
-    fn blocks(&self) -> Blocks {
+    fn blocks(&self) -> PodBlocks {
         self.setting.blocks.clone()
     }
 
-    /// Plays one step.
+    /// Runs one step.
     pub(super) fn step(&mut self, step: Step) -> Result<(), Failure> {
         self.commands = 0;
         match step {
             Step::Set(key, version) => {
-                self.world.insert(key, version);
-                self.tell(key);
+                self.objects.insert(key, version);
+                self.deliver(key);
             }
             Step::Remove(key) => {
-                self.world.remove(&key);
-                self.tell(key);
+                self.objects.remove(&key);
+                self.deliver(key);
             }
-            Step::Repeat(key) => self.tell(key),
+            Step::Repeat(key) => self.deliver(key),
             Step::Relist(first) => {
                 let (later, earlier): (Vec<usize>, Vec<usize>) =
-                    self.told.keys().partition(|key| **key >= first);
+                    self.received.keys().partition(|key| **key >= first);
                 for key in later.into_iter().chain(earlier) {
-                    self.tell(key);
+                    self.deliver(key);
                 }
             }
-            Step::Tell(count) => self.tell_untold(count),
+            Step::Deliver(count) => self.deliver_missing(count),
             Step::Sync => self.sync(),
-            Step::Act => self.act()?,
+            Step::Advance => self.advance()?,
             Step::Pass(milliseconds) => self.now += Duration::from_millis(milliseconds),
             Step::Resync => {
                 if let Some(agent) = &mut self.agent {
                     agent.resync(self.now);
                 }
             }
-            Step::Refuse => self.armed = Some(Armed::Refuse),
-            Step::LoseAnswer => self.armed = Some(Armed::LoseAnswer),
+            Step::Refuse => self.injected = Some(InjectedFault::Refuse),
+            Step::LoseResponse => self.injected = Some(InjectedFault::LoseResponse),
             Step::Kill => self.kill(),
             Step::Start => self.start(),
-            Step::Foreign(how, pick) => self.change_as_somebody(how, pick),
+            Step::ForeignChange(how, pick) => self.change_by_other_program(how, pick),
             Step::Notice(arrival) => self.notice(arrival),
             Step::Send(flow, reply) => self.send(flow, reply),
-            Step::Rest { deaf, long } => self.rest(deaf, long)?,
+            Step::Converge {
+                lose_notices,
+                with_audit,
+            } => self.converge(lose_notices, with_audit)?,
         }
         Ok(())
     }
 
-    /// Tells the agent what an object is now.
-    fn tell(&mut self, key: usize) {
+    /// Delivers the current version of an object to the agent.
+    fn deliver(&mut self, key: usize) {
         let Some(agent) = &mut self.agent else {
             return;
         };
         let Some(name) = self.catalog.keys.get(key) else {
             return;
         };
-        let version = self.world.get(&key);
+        let version = self.objects.get(&key);
         match version.and_then(|version| self.catalog.object(key, *version)) {
             Some(object) => {
                 agent.set(self.now, name.borrowed(), &lower_one(object));
-                self.told.extend(version.map(|version| (key, *version)));
+                self.received.extend(version.map(|version| (key, *version)));
             }
             None => {
                 agent.remove(self.now, name.borrowed());
-                self.told.remove(&key);
+                self.received.remove(&key);
             }
         }
     }
 
-    fn tell_untold(&mut self, count: usize) {
-        let untold = self.world.keys().filter(|key| !self.told.contains_key(key));
-        let mut untold: Vec<usize> = untold.copied().collect();
+    fn deliver_missing(&mut self, count: usize) {
+        let missing = self
+            .objects
+            .keys()
+            .filter(|key| !self.received.contains_key(key));
+        let mut missing: Vec<usize> = missing.copied().collect();
         for _ in 0..count {
-            if untold.is_empty() {
+            if missing.is_empty() {
                 return;
             }
-            let place = self.rng.below(untold.len() as u64) as usize;
-            let key = untold.remove(place);
-            self.tell(key);
+            let place = self.rng.below(missing.len() as u64) as usize;
+            let key = missing.remove(place);
+            self.deliver(key);
         }
     }
 
     fn sync(&mut self) {
-        self.tell_untold(usize::MAX);
+        self.deliver_missing(usize::MAX);
         if let Some(agent) = &mut self.agent {
             agent.synced(self.now);
         }
@@ -258,18 +265,19 @@ impl<'c> Play<'c> {
         };
         let found = self.process.adopt(&mut self.model);
         if self.is_foreign && self.model.has_empty_hooks() {
-            // Of an interrupted installation somebody else has deleted the better half: what is left does not
-            // enforce, but says an older generation, and the marks of the newer come round.
+            // Another program deleted the new table of an interrupted installation. The remaining
+            // table has an older generation and enforces nothing, and the agent will use the newer
+            // marks again.
             self.model.connections.clear();
         }
         self.agent = Some(Agent::new(self.setting.config.clone(), found));
-        self.told.clear();
-        self.held = Rc::new(Truth::open(self.flows));
+        self.received.clear();
+        self.applied = Rc::new(ExpectedVerdicts::open(self.flows));
         self.generations.clear();
         self.notices = 0;
     }
 
-    /// Counts the groups of an agent that is about to be no more.
+    /// Counts the split groups of an agent before it ends.
     pub(super) fn count_splits(&mut self) {
         if let Some(agent) = &self.agent {
             self.counts.splits += agent.planner().counts().splits;
@@ -278,9 +286,9 @@ impl<'c> Play<'c> {
 
     fn kill(&mut self) {
         self.count_splits();
-        // What was done of a command stays done.
-        if let Some(pending) = self.pending.take() {
-            self.give_up(&pending);
+        // Completed operations of a command persist.
+        if let Some(running) = self.running.take() {
+            self.abandon(&running);
         }
         self.background.clear();
         self.agent = None;
@@ -289,28 +297,28 @@ impl<'c> Play<'c> {
         }
     }
 
-    fn change_as_somebody(&mut self, how: super::script::Foreign, pick: usize) {
+    fn change_by_other_program(&mut self, how: super::script::ForeignChange, pick: usize) {
         if self.model.tables.iter().any(|table| table.owner.is_some()) {
             return;
         }
         if foreign::change(&mut self.model, how, pick) {
             self.is_foreign = true;
             self.notices += 1;
-            if let Some(pending) = &mut self.pending {
-                pending.is_disturbed = true;
+            if let Some(running) = &mut self.running {
+                running.is_disturbed = true;
             }
         }
     }
 
-    fn notice(&mut self, arrival: Arrival) {
+    fn notice(&mut self, arrival: NoticeArrival) {
         let Some(agent) = &mut self.agent else {
             return;
         };
         let table = self.process.table.unwrap_or_default().to_owned();
         let times = match arrival {
-            Arrival::Once => self.notices.min(1),
-            Arrival::Twice => self.notices.min(1) * 2,
-            Arrival::Lost => {
+            NoticeArrival::Once => self.notices.min(1),
+            NoticeArrival::Twice => self.notices.min(1) * 2,
+            NoticeArrival::Lost => {
                 agent.noticed(self.now, &Notice::Lost);
                 0
             }
@@ -327,33 +335,33 @@ impl<'c> Play<'c> {
             let reply = reply && packet.point == Point::Forward;
             let mark = self.model.connections.get(packet).copied();
             if mark.is_none_or(|mark| mark & self.bits().full_bit() == 0) {
-                self.let_in.remove(packet);
+                self.origins.remove(packet);
             }
-            let fate = self.model.send(*packet, reply);
-            self.note(packet, fate.mark);
+            let outcome = self.model.send(*packet, reply);
+            self.note(packet, outcome.mark);
         }
     }
 
-    /// Notes between whom a connection is that has this mark.
+    /// Records the origin of a connection with this mark.
     pub(super) fn note(&mut self, packet: &Packet, mark: u32) {
         if mark & self.bits().full_bit() == 0 {
-            self.let_in.remove(packet);
-        } else if !self.let_in.contains_key(packet) {
-            let let_in = (self.process.id, self.held.owners(packet));
-            self.let_in.insert(*packet, let_in);
+            self.origins.remove(packet);
+        } else if !self.origins.contains_key(packet) {
+            let origins = (self.process.id, self.applied.owners(packet));
+            self.origins.insert(*packet, origins);
         }
     }
 
-    /// How many notices are on their way.
-    pub(super) fn deliver(&mut self, deaf: bool) {
-        if deaf {
+    /// Delivers or drops the pending notices.
+    pub(super) fn deliver_notices(&mut self, lose_notices: bool) {
+        if lose_notices {
             self.notices = 0;
         } else {
-            self.notice(Arrival::Once);
+            self.notice(NoticeArrival::Once);
         }
     }
 
-    pub(super) fn disarm(&mut self) {
-        self.armed = None;
+    pub(super) fn clear_fault(&mut self) {
+        self.injected = None;
     }
 }

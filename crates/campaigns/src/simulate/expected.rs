@@ -1,4 +1,4 @@
-//! What the engine says of every flow that is looked at, for the objects of one moment.
+//! The engine's verdicts for the flows of a simulation, for the objects of one moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,46 +12,46 @@ use palisade_core::program::{Owner, Program};
 use palisade_nft::ruleset::{Point, l4};
 
 use super::catalog::Catalog;
-use super::walk::Packet;
+use super::evaluation::Packet;
 use palisade_generate::Rng;
 
-/// The node that is simulated.
+/// The simulated node.
 pub(super) const NODE: &str = "n1";
 
 /// Its own address.
 pub(super) const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
-/// Which flows are allowed, in the order of the flows.
+/// The expected verdicts, in the order of the flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Truth {
+pub(super) struct ExpectedVerdicts {
     pub(super) allowed: Vec<bool>,
-    /// The pods that have the addresses.
+    /// The pods of the addresses.
     owners: BTreeMap<IpAddr, String>,
 }
 
-/// What becomes of addresses that no known pod has.
+/// The treatment of addresses without a known pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Blocks {
-    /// They pass.
+pub(super) enum PodBlocks {
+    /// Allowed.
     Open,
-    /// Those of the Node object are closed.
+    /// Denied within the blocks of the Node object.
     OfNode,
-    /// These are closed.
+    /// Denied within these blocks.
     Given(Vec<Cidr>),
 }
 
-impl Truth {
-    /// What holds while nothing is enforced.
-    pub(super) fn open(flows: &[Packet]) -> Truth {
-        Truth {
+impl ExpectedVerdicts {
+    /// The verdicts without a ruleset.
+    pub(super) fn open(flows: &[Packet]) -> ExpectedVerdicts {
+        ExpectedVerdicts {
             allowed: vec![true; flows.len()],
             owners: BTreeMap::new(),
         }
     }
 
-    /// Nothing for sure.
-    pub(super) fn closed(flows: &[Packet]) -> Truth {
-        Truth {
+    /// No flow is certainly allowed.
+    pub(super) fn closed(flows: &[Packet]) -> ExpectedVerdicts {
+        ExpectedVerdicts {
             allowed: vec![false; flows.len()],
             owners: BTreeMap::new(),
         }
@@ -60,27 +60,27 @@ impl Truth {
     pub(super) fn of(
         cluster: &Cluster<'_>,
         program: &Program,
-        blocks: &Blocks,
+        blocks: &PodBlocks,
         flows: &[Packet],
-    ) -> Truth {
+    ) -> ExpectedVerdicts {
         let node = cluster.nodes.iter().find(|it| it.name == NODE);
         let blocks: &[Cidr] = match blocks {
-            Blocks::Open => &[],
-            Blocks::OfNode => node.map_or(&[], |it| it.pod_cidrs.as_slice()),
-            Blocks::Given(blocks) => blocks,
+            PodBlocks::Open => &[],
+            PodBlocks::OfNode => node.map_or(&[], |it| it.pod_cidrs.as_slice()),
+            PodBlocks::Given(blocks) => blocks,
         };
-        let judge = Judge {
+        let evaluator = NodeEvaluator {
             cluster,
             program,
             blocks,
         };
-        let allowed = flows.iter().map(|flow| judge.allows(flow));
+        let allowed = flows.iter().map(|flow| evaluator.allows(flow));
         let ends: BTreeSet<IpAddr> = flows.iter().flat_map(|it| [it.client, it.server]).collect();
         let owners = ends.iter().filter_map(|end| match program.owner(*end)? {
             Owner::Pod(pod) => Some((*end, cluster.pod_name(pod))),
             Owner::Node(_) => None,
         });
-        Truth {
+        ExpectedVerdicts {
             allowed: allowed.collect(),
             owners: owners.collect(),
         }
@@ -91,19 +91,19 @@ impl Truth {
         [flow.client, flow.server].map(|end| self.owners.get(&end).cloned())
     }
 
-    /// What both allow.
-    pub(super) fn and(&self, other: &Truth) -> Truth {
+    /// The flows that both allow.
+    pub(super) fn and(&self, other: &ExpectedVerdicts) -> ExpectedVerdicts {
         let both = self.allowed.iter().zip(&other.allowed);
-        Truth {
+        ExpectedVerdicts {
             allowed: both.map(|(one, other)| *one && *other).collect(),
             owners: BTreeMap::new(),
         }
     }
 
-    /// What either allows.
-    pub(super) fn or(&self, other: &Truth) -> Truth {
+    /// The flows that at least one allows.
+    pub(super) fn or(&self, other: &ExpectedVerdicts) -> ExpectedVerdicts {
         let both = self.allowed.iter().zip(&other.allowed);
-        Truth {
+        ExpectedVerdicts {
             allowed: both.map(|(one, other)| *one || *other).collect(),
             owners: BTreeMap::new(),
         }
@@ -114,15 +114,15 @@ impl Truth {
     }
 }
 
-struct Judge<'j> {
+struct NodeEvaluator<'j> {
     cluster: &'j Cluster<'j>,
     program: &'j Program,
     blocks: &'j [Cidr],
 }
 
-impl Judge<'_> {
-    /// Whether an address is of a pod of the node.
-    fn is_own(&self, address: IpAddr) -> bool {
+impl NodeEvaluator<'_> {
+    /// Whether an address belongs to a pod of the node.
+    fn is_local(&self, address: IpAddr) -> bool {
         match self.program.owner(address) {
             Some(Owner::Pod(PodId(pod))) => {
                 let pod = self.cluster.pods.get(pod as usize);
@@ -132,29 +132,29 @@ impl Judge<'_> {
         }
     }
 
-    fn party(&self, address: IpAddr) -> FlowEnd {
-        let who = match self.program.owner(address) {
+    fn end(&self, address: IpAddr) -> FlowEnd {
+        let identity = match self.program.owner(address) {
             Some(Owner::Pod(pod)) => Identity::Pod(pod),
             Some(Owner::Node(node)) => Identity::Node(node),
             None => Identity::External,
         };
         FlowEnd {
-            identity: who,
+            identity,
             address: self.program.address_atom(address),
         }
     }
 
-    /// What is judged at this node: what its pods send and get.
+    /// Evaluates a packet as this node does: egress and ingress of its own pods.
     fn allows(&self, packet: &Packet) -> bool {
-        let (client, server) = (self.is_own(packet.client), self.is_own(packet.server));
-        for (address, is_own) in [(packet.client, client), (packet.server, server)] {
-            if !is_own && self.blocks.iter().any(|block| block.contains(address)) {
+        let (client, server) = (self.is_local(packet.client), self.is_local(packet.server));
+        for (address, is_local) in [(packet.client, client), (packet.server, server)] {
+            if !is_local && self.blocks.iter().any(|block| block.contains(address)) {
                 return false;
             }
         }
         let flow = Flow {
-            source: self.party(packet.client),
-            destination: self.party(packet.server),
+            source: self.end(packet.client),
+            destination: self.end(packet.server),
             traffic: traffic(packet),
             via_service: true,
             node_local: false,
@@ -177,13 +177,13 @@ fn traffic(packet: &Packet) -> Traffic {
     NonZeroU16::new(packet.port).map_or(Traffic::Portless, |port| Traffic::Port(protocol, port))
 }
 
-/// Not more addresses than these are looked at.
-const MOST_ADDRESSES: usize = 9;
+/// Addresses of a simulation, at most.
+const MAX_ADDRESSES: usize = 9;
 
-/// The flows that are looked at: between some addresses, by a few ports each.
+/// The flows of a simulation: between some addresses, a few ports each.
 pub(super) fn flows(rng: &mut Rng, catalog: &Catalog<'_>) -> Vec<Packet> {
     let mut addresses = catalog.addresses.clone();
-    while addresses.len() > MOST_ADDRESSES {
+    while addresses.len() > MAX_ADDRESSES {
         let place = rng.below(addresses.len() as u64) as usize;
         addresses.remove(place);
     }
@@ -207,7 +207,7 @@ pub(super) fn flows(rng: &mut Rng, catalog: &Catalog<'_>) -> Vec<Packet> {
             if Family::of(*client) != Family::of(*server) {
                 continue;
             }
-            // What the node itself opens is not judged (D74).
+            // Connections that the node itself opens are exempt (D74).
             if *client == own {
                 continue;
             }
