@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use palisade_core::incremental::{IncrementalPlanner, ObjectKey};
+use palisade_core::incremental::{IncrementalPlanner, ObjectKey, ObjectKind};
 use palisade_core::model::Cluster;
 use palisade_core::net::Cidr;
 use palisade_core::plan::{MERGE_OVER, PlanChange};
@@ -89,7 +89,7 @@ impl ObjectStore for AgentObjects<'_> {
         }
     }
 
-    fn each(&self, kind: &'static str, take: &mut dyn FnMut(ObjectKey<'_>)) {
+    fn each(&self, kind: ObjectKind, take: &mut dyn FnMut(ObjectKey<'_>)) {
         self.agent.planner.each(kind, take);
     }
 

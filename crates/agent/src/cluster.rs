@@ -11,7 +11,8 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant, SystemTime};
 
 use palisade_api::{Kind, Manifests, Object, ObjectSpec, Problem, Source, lower_one, read_served};
-use palisade_core::incremental::ObjectKey;
+use palisade_core::incremental::{ObjectKey, ObjectKind};
+use palisade_core::policy::PolicyApi;
 use palisade_core::text::name;
 use palisade_kube::item::written;
 use palisade_kube::{Item, NamedObject, Resource, WatchEvent, WatchProblem};
@@ -20,6 +21,9 @@ use self::ending::{TerminatingNamespaces, is_waiting};
 use crate::events::UnreadableKind;
 use crate::files::{MOST_LINES, ObjectErrors};
 use crate::objects::{ObjectChange, ObjectStore};
+
+/// The kind of policies that servers have in namespaces.
+const NETWORK_POLICY: ObjectKind = ObjectKind::Policy(PolicyApi::NetworkPolicy);
 
 /// The state of one kind.
 #[derive(Debug, Default)]
@@ -154,7 +158,7 @@ pub struct Kinds {
 impl Kinds {
     /// Creates the state of kinds of which nothing is known yet.
     pub fn new(resources: &[Resource]) -> Kinds {
-        let followed = resources.iter();
+        let followed = resources.iter().filter(|it| it.kind.enforced().is_some());
         let followed = followed.map(|it| (it.kind, (*it, KindState::default())));
         Kinds {
             followed: followed.collect(),
@@ -426,21 +430,21 @@ impl Kinds {
     fn gone(&mut self, key: ObjectKey<'_>, store: &mut dyn ObjectStore, delta: &mut WatchDelta) {
         // Whatever was unreadable about the object is gone with it.
         self.clear_errors(&object_name(key));
-        if key.kind == Kind::Namespace.short() {
+        if key.kind == ObjectKind::Namespace {
             self.ending.gone(key.name);
         }
         // A NetworkPolicy of a namespace that is being deleted stays in force for its pods (D145).
-        let is_policy = key.kind == Kind::NetworkPolicy.short();
+        let is_policy = key.kind == NETWORK_POLICY;
         if is_policy && self.ending.keep(key.namespace, key.name) {
             return;
         }
         delta.different += usize::from(store.apply(ObjectChange::Remove { key }));
-        if key.kind == Kind::Pod.short() {
+        if key.kind == ObjectKind::Pod {
             let digest = self.digest(key);
             self.ending.note_pod(key.namespace, digest, false);
             self.release(key.namespace, store, delta);
         }
-        if key.kind == Kind::Namespace.short() {
+        if key.kind == ObjectKind::Namespace {
             self.release(key.name, store, delta);
         }
     }
@@ -487,7 +491,10 @@ impl Kinds {
         let faulty: Vec<String> = faulty.map(|(object, _)| object.clone()).collect();
         faulty.iter().for_each(|object| self.clear_errors(object));
         let mut gone: Vec<(String, String)> = Vec::new();
-        store.each(kind.short(), &mut |key| {
+        let Some(enforced) = kind.enforced() else {
+            return;
+        };
+        store.each(enforced, &mut |key| {
             if !mentioned.contains(&self.digest(key)) {
                 gone.push((key.namespace.to_owned(), key.name.to_owned()));
             }
@@ -497,7 +504,7 @@ impl Kinds {
         }
         for (namespace, name) in &gone {
             let key = ObjectKey {
-                kind: kind.short(),
+                kind: enforced,
                 namespace,
                 name,
             };
@@ -515,7 +522,7 @@ fn drop_policies(
 ) {
     for name in names {
         let key = ObjectKey {
-            kind: Kind::NetworkPolicy.short(),
+            kind: NETWORK_POLICY,
             namespace,
             name: &name,
         };
@@ -535,8 +542,11 @@ fn identity(kind: Kind, item: &Item) -> Result<(ObjectKey<'_>, &NamedObject), &s
         (true, namespace) => namespace,
         (false, _) => "",
     };
+    let Some(kind) = kind.enforced() else {
+        return Err("an object of a kind that is not enforced");
+    };
     let key = ObjectKey {
-        kind: kind.short(),
+        kind,
         namespace,
         name: &named.name,
     };
@@ -561,10 +571,7 @@ fn readable<'m, 'a>(
     kind: Kind,
     key: ObjectKey<'_>,
 ) -> Result<&'m Object<'a>, String> {
-    let is_it = |it: &Object<'_>| {
-        let its = palisade_api::key(it);
-        it.kind == kind && (its.namespace, its.name) == (key.namespace, key.name)
-    };
+    let is_it = |it: &Object<'_>| it.kind == kind && palisade_api::key(it) == Some(key);
     match manifests.objects.as_slice() {
         [object] if is_it(object) && !matches!(object.spec, ObjectSpec::Unreadable) => Ok(object),
         _ => {
@@ -579,8 +586,8 @@ fn readable<'m, 'a>(
 
 fn object_name(key: ObjectKey<'_>) -> String {
     match key.namespace {
-        "" => format!("{}/{}", key.kind, key.name),
-        namespace => format!("{}/{namespace}/{}", key.kind, key.name),
+        "" => format!("{}/{}", key.kind.short(), key.name),
+        namespace => format!("{}/{namespace}/{}", key.kind.short(), key.name),
     }
 }
 

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use palisade_api::{
-    Kind, Lines, Manifests, Object, ObjectSpec, Options, Problem, Source, lower_one, read,
+    Lines, Manifests, Object, ObjectSpec, Options, Problem, Source, lower_one, read,
 };
-use palisade_core::incremental::ObjectKey;
+use palisade_core::incremental::{ObjectKey, ObjectKind};
 use palisade_core::text::name;
 use palisade_watch::{File, FileChanges};
 
@@ -19,7 +19,7 @@ use crate::objects::{ObjectChange, ObjectStore};
 /// The identity of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Key {
-    kind: Kind,
+    kind: ObjectKind,
     namespace: String,
     name: String,
 }
@@ -27,47 +27,20 @@ struct Key {
 impl Key {
     /// Returns the identity of an object; `None`: it has no name, or nodes do not need its kind.
     fn of(object: &Object<'_>) -> Option<Key> {
-        let is_needed = is_enforced(object.kind) && !object.metadata.name.is_empty();
-        is_needed.then(|| Key {
-            kind: object.kind,
-            namespace: object.namespace().unwrap_or_default().to_owned(),
-            name: object.metadata.name.to_string(),
+        let key = palisade_api::key(object).filter(|it| !it.name.is_empty())?;
+        Some(Key {
+            kind: key.kind,
+            namespace: key.namespace.to_owned(),
+            name: key.name.to_owned(),
         })
     }
 
     fn borrowed(&self) -> ObjectKey<'_> {
         ObjectKey {
-            kind: self.kind.short(),
+            kind: self.kind,
             namespace: &self.namespace,
             name: &self.name,
         }
-    }
-}
-
-/// Returns whether the policies of a node can depend on objects of a kind.
-fn is_enforced(kind: Kind) -> bool {
-    match kind {
-        Kind::NetworkPolicy
-        | Kind::NetworkPolicy2016
-        | Kind::AdminNetworkPolicy
-        | Kind::BaselineAdminNetworkPolicy
-        | Kind::ClusterNetworkPolicy
-        | Kind::EarlyClusterNetworkPolicy
-        | Kind::DefaultNetworkPolicy
-        | Kind::Namespace
-        | Kind::Pod
-        | Kind::Node => true,
-        // Packets are evaluated after the translation of Services (D78). Only Pod objects have
-        // addresses, so workloads do not matter.
-        Kind::Service
-        | Kind::EndpointSlice
-        | Kind::Deployment
-        | Kind::StatefulSet
-        | Kind::DaemonSet
-        | Kind::ReplicaSet
-        | Kind::ReplicationController
-        | Kind::Job
-        | Kind::CronJob => false,
     }
 }
 

@@ -3,7 +3,7 @@
 //! A source turns its events into changes of single objects ([`ObjectChange`]). It keeps no
 //! objects. What it must know of them, to find out which ones are gone, it asks the receiver.
 
-use palisade_core::incremental::{IncrementalPlanner, ObjectKey};
+use palisade_core::incremental::{IncrementalPlanner, ObjectKey, ObjectKind};
 use palisade_core::model::Cluster;
 
 /// A change of one object.
@@ -30,9 +30,9 @@ pub trait ObjectStore {
     /// Applies a change. Returns whether policies can see a difference.
     fn apply(&mut self, change: ObjectChange<'_>) -> bool;
 
-    /// Passes on the keys of all objects of a kind (its short name), without pods that have no
-    /// address or have terminated.
-    fn each(&self, kind: &'static str, take: &mut dyn FnMut(ObjectKey<'_>));
+    /// Passes on the keys of all objects of a kind, without pods that have no address or have
+    /// terminated.
+    fn each(&self, kind: ObjectKind, take: &mut dyn FnMut(ObjectKey<'_>));
 
     /// Returns whether a namespace has pods with an address.
     fn has_pods(&self, namespace: &str) -> bool;
@@ -46,7 +46,7 @@ impl ObjectStore for IncrementalPlanner {
         }
     }
 
-    fn each(&self, kind: &'static str, take: &mut dyn FnMut(ObjectKey<'_>)) {
+    fn each(&self, kind: ObjectKind, take: &mut dyn FnMut(ObjectKey<'_>)) {
         IncrementalPlanner::each(self, kind, take);
     }
 

@@ -56,7 +56,8 @@ impl Server {
 
     fn count(&self, kind: Kind) -> usize {
         let mut count = 0;
-        self.agent.planner().each(kind.short(), &mut |_| count += 1);
+        let kind = kind.enforced().expect("a kind that is enforced");
+        self.agent.planner().each(kind, &mut |_| count += 1);
         count
     }
 
@@ -64,7 +65,8 @@ impl Server {
     fn policies(&self) -> Vec<String> {
         let mut names = Vec::new();
         let live = self.agent.planner();
-        live.each(Kind::NetworkPolicy.short(), &mut |key| {
+        let kind = Kind::NetworkPolicy.enforced().expect("a policy");
+        live.each(kind, &mut |key| {
             names.push(key.name.to_owned());
         });
         names.sort();

@@ -12,8 +12,7 @@ use std::time::Duration;
 use palisade_agent::{
     Agent, AuditOutcome, CommandError, Config, Next, SyncOutcome, Task, TaskOutcome,
 };
-use palisade_api::{Options, Source, lower_one, read};
-use palisade_core::incremental::ObjectKey;
+use palisade_api::{Options, Source, key, lower_one, read};
 use palisade_nft::watch::Notice;
 
 fn at(seconds: u64) -> Duration {
@@ -26,12 +25,8 @@ fn set_pod(agent: &mut Agent, now: Duration, name: &str, address: &str) {
     );
     let sources = [Source::new("pod.json", text.into_bytes())];
     let manifests = read(&sources, Options::default(), &|_| {});
-    let key = ObjectKey {
-        kind: "pod",
-        namespace: "x",
-        name,
-    };
     let pod = manifests.objects.first().expect("a pod");
+    let key = key(pod).expect("a kind that is enforced");
     assert!(agent.set(now, key, &lower_one(pod)));
 }
 

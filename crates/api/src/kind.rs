@@ -4,6 +4,8 @@ use crate::decode::listed;
 use crate::metadata::{LabelUse, NameRule, Scope};
 use crate::names::{is_dns_label, is_dns_subdomain};
 use crate::problem::Code;
+use palisade_core::incremental::ObjectKind;
+use palisade_core::policy::PolicyApi;
 use palisade_core::text::{nearest, ticked};
 
 /// A kind of object that Palisade reads.
@@ -47,6 +49,18 @@ pub enum Kind {
     Job,
     /// A workload.
     CronJob,
+}
+
+/// What objects of a kind are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The plans of nodes depend on them.
+    Enforced(ObjectKind),
+    /// They name backends of a Service. Packets are evaluated after the translation of Services
+    /// (D78), so no plan depends on them.
+    Service,
+    /// They create pods. Only Pod objects have addresses, so no plan depends on them.
+    Workload,
 }
 
 impl Kind {
@@ -145,6 +159,44 @@ impl Kind {
         }
     }
 
+    /// Returns what objects of the kind are for.
+    pub fn role(self) -> Role {
+        let policy = |api| Role::Enforced(ObjectKind::Policy(api));
+        match self {
+            Kind::NetworkPolicy => policy(PolicyApi::NetworkPolicy),
+            Kind::NetworkPolicy2016 => policy(PolicyApi::NetworkPolicy2016),
+            Kind::AdminNetworkPolicy => policy(PolicyApi::Admin),
+            Kind::BaselineAdminNetworkPolicy => policy(PolicyApi::BaselineAdmin),
+            Kind::ClusterNetworkPolicy => policy(PolicyApi::Cluster),
+            Kind::EarlyClusterNetworkPolicy => policy(PolicyApi::EarlyCluster),
+            Kind::DefaultNetworkPolicy => policy(PolicyApi::Default),
+            Kind::Namespace => Role::Enforced(ObjectKind::Namespace),
+            Kind::Pod => Role::Enforced(ObjectKind::Pod),
+            Kind::Node => Role::Enforced(ObjectKind::Node),
+            Kind::Service | Kind::EndpointSlice => Role::Service,
+            Kind::Deployment
+            | Kind::StatefulSet
+            | Kind::DaemonSet
+            | Kind::ReplicaSet
+            | Kind::ReplicationController
+            | Kind::Job
+            | Kind::CronJob => Role::Workload,
+        }
+    }
+
+    /// Returns the kind as the plans of nodes know it; `None`: no plan depends on its objects.
+    pub fn enforced(self) -> Option<ObjectKind> {
+        match self.role() {
+            Role::Enforced(kind) => Some(kind),
+            Role::Service | Role::Workload => None,
+        }
+    }
+
+    /// Whether objects of the kind are policies.
+    pub fn is_policy(self) -> bool {
+        matches!(self.role(), Role::Enforced(ObjectKind::Policy(_)))
+    }
+
     /// Whether objects of the kind live in namespaces.
     pub fn is_namespaced(self) -> bool {
         self.scope() == Scope::Namespaced
@@ -175,26 +227,11 @@ impl Kind {
     }
 
     pub(crate) fn labelled(self) -> LabelUse {
-        match self {
-            Kind::AdminNetworkPolicy
-            | Kind::BaselineAdminNetworkPolicy
-            | Kind::ClusterNetworkPolicy
-            | Kind::EarlyClusterNetworkPolicy
-            | Kind::DefaultNetworkPolicy
-            | Kind::NetworkPolicy
-            | Kind::NetworkPolicy2016 => LabelUse::Named,
-            Kind::Namespace
-            | Kind::Node
-            | Kind::Pod
-            | Kind::Service
-            | Kind::EndpointSlice
-            | Kind::Deployment
-            | Kind::StatefulSet
-            | Kind::DaemonSet
-            | Kind::ReplicaSet
-            | Kind::ReplicationController
-            | Kind::Job
-            | Kind::CronJob => LabelUse::Selected,
+        // Nothing selects policies by their labels.
+        if self.is_policy() {
+            LabelUse::Named
+        } else {
+            LabelUse::Selected
         }
     }
 

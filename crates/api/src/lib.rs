@@ -52,7 +52,7 @@ pub use blocks::IpBlock;
 pub use cluster_policy::{ClusterPeer, ClusterPolicy, ClusterRule, NamespaceSet, Subject};
 pub use cluster_policy_2021::{AppliedTo, Namespaces2021, Peer2021, Policy2021, Rule2021};
 pub use decode::{Readable, Text, Unreadable};
-pub use kind::Kind;
+pub use kind::{Kind, Role};
 pub use locate::{Layout, Located, Locator, PathStep, locate, path_text};
 pub use lower::{Lowered, key, lower, lower_one, lower_within};
 pub use manifest::{Manifests, Options, read, read_served};

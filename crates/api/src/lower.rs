@@ -74,13 +74,14 @@ pub fn lower_one<'o>(object: &'o Object<'_>) -> Cluster<'o> {
     cluster
 }
 
-/// How an object is called among those that are kept up to date.
-pub fn key<'k>(object: &'k Object<'_>) -> ObjectKey<'k> {
-    ObjectKey {
-        kind: object.kind.short(),
+/// Returns the key of an object among those that are kept up to date; `None`: no plan of a node
+/// depends on its kind.
+pub fn key<'k>(object: &'k Object<'_>) -> Option<ObjectKey<'k>> {
+    Some(ObjectKey {
+        kind: object.kind.enforced()?,
         namespace: object.namespace().unwrap_or_default(),
         name: &object.metadata.name,
-    }
+    })
 }
 
 /// The objects that count, with their places.

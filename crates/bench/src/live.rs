@@ -66,7 +66,7 @@ pub fn apply(live: &mut IncrementalPlanner, object: &Value) -> Result<bool> {
         .objects
         .first()
         .context("an object of the cluster cannot be read")?;
-    Ok(live.set(key(object), &lower_one(object)))
+    Ok(key(object).is_some_and(|key| live.set(key, &lower_one(object))))
 }
 
 /// Measures all kinds of events.

@@ -36,7 +36,7 @@ pub fn of_program<'p>(
 /// The words for the rules of what is kept.
 pub fn of_live(live: &IncrementalPlanner, rule: RuleId) -> String {
     let rule = live.rule(rule).expect("a rule of a policy that is there");
-    let mut name = rule.kind.to_owned();
+    let mut name = rule.api.short().to_owned();
     if !rule.namespace.is_empty() {
         name = format!("{name}/{}", rule.namespace);
     }

@@ -51,8 +51,8 @@ fn tell(live: &mut IncrementalPlanner, event: &Event) -> bool {
     let manifests = read(&sources, Options::default(), &|_| {});
     let object = manifests.objects.first().expect("an object");
     match event {
-        Event::Set(_) => live.set(key(object), &lower_one(object)),
-        Event::Gone(_) => live.remove(key(object)),
+        Event::Set(_) => key(object).is_some_and(|key| live.set(key, &lower_one(object))),
+        Event::Gone(_) => key(object).is_some_and(|key| live.remove(key)),
     }
 }
 

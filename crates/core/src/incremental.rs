@@ -17,6 +17,7 @@ mod slab;
 mod store;
 mod texts;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,14 +30,53 @@ use crate::budget::Budget;
 use crate::model::Cluster;
 use crate::net::Cidr;
 use crate::plan::{MERGE_OVER, Plan, PlanChange, PodChains, RuleChain, RuleChainId, SHARE_FROM};
-use crate::policy::Direction;
+use crate::policy::{Direction, PolicyApi};
 use crate::program::RuleId;
+
+/// The kinds of objects that the plan of a node depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ObjectKind {
+    /// A pod.
+    Pod,
+    /// A namespace.
+    Namespace,
+    /// A node.
+    Node,
+    /// A policy of this API.
+    Policy(PolicyApi),
+}
+
+impl ObjectKind {
+    /// Returns the prefix of identifiers of its objects: `pod`, `ns`, `node`, `netpol`, `cnp`, ...
+    pub fn short(self) -> &'static str {
+        match self {
+            ObjectKind::Pod => "pod",
+            ObjectKind::Namespace => "ns",
+            ObjectKind::Node => "node",
+            ObjectKind::Policy(api) => api.short(),
+        }
+    }
+}
+
+// By the text, as in identifiers: the order of kinds reaches no evaluation, and a new kind changes
+// no order of others.
+impl Ord for ObjectKind {
+    fn cmp(&self, other: &ObjectKind) -> Ordering {
+        self.short().cmp(other.short())
+    }
+}
+
+impl PartialOrd for ObjectKind {
+    fn partial_cmp(&self, other: &ObjectKind) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 /// The key of an object. It includes the kind: a policy and a pod of one name are two objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey<'a> {
-    /// The short name of the kind: `pod`, `ns`, `node`, `netpol`, `cnp`, ...
-    pub kind: &'static str,
+    /// The kind.
+    pub kind: ObjectKind,
     /// The namespace; empty for cluster-wide kinds.
     pub namespace: &'a str,
     /// The name of the object in its namespace.
@@ -109,8 +149,8 @@ pub struct Conflict {
 /// The location of a rule: policy, direction and index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleName<'l> {
-    /// The kind of the policy's object, as in its [`ObjectKey`].
-    pub kind: &'l str,
+    /// The API of the policy.
+    pub api: PolicyApi,
     /// The namespace of the policy; empty for cluster-wide kinds.
     pub namespace: &'l str,
     /// The name of the policy.
@@ -164,11 +204,11 @@ impl IncrementalPlanner {
     /// whether policies can see a difference.
     pub fn set(&mut self, key: ObjectKey<'_>, lowered: &Cluster<'_>) -> bool {
         match key.kind {
-            "pod" | "Pod" => {
+            ObjectKind::Pod => {
                 let pod = lowered.pods.first();
                 self.store.set_pod(key.namespace, key.name, pod)
             }
-            "ns" | "Namespace" => {
+            ObjectKind::Namespace => {
                 // Lowering lists every namespace that an object names; `has_object` distinguishes
                 // the Namespace itself from a reference to it.
                 let namespace = lowered.namespaces.iter().find(|it| it.name == key.name);
@@ -180,11 +220,11 @@ impl IncrementalPlanner {
                 // Left of the `||`: the isolation must be set whether or not the labels differ.
                 self.store.set_isolation(key, isolation) || differs
             }
-            "node" | "Node" => {
+            ObjectKind::Node => {
                 let node = lowered.nodes.iter().find(|it| it.name == key.name);
                 self.store.set_node(key.name, node)
             }
-            _ => {
+            ObjectKind::Policy(_) => {
                 let policy = lowered.policies.first().map(|policy| (lowered, policy));
                 self.store.set_policy(key, policy)
             }
@@ -219,9 +259,9 @@ impl IncrementalPlanner {
     /// Returns the rule of this number in steps, as long as its policy exists.
     pub fn rule(&self, RuleId(id): RuleId) -> Option<RuleName<'_>> {
         let (policy, direction, index) = self.engine.rule(id)?;
-        let (kind, namespace, name) = self.store.policy_name(policy)?;
+        let (api, namespace, name) = self.store.policy_name(policy)?;
         Some(RuleName {
-            kind,
+            api,
             namespace,
             name,
             direction,

@@ -49,33 +49,13 @@ impl Resource {
             Kind::Job => ("batch", "v1", "jobs"),
             Kind::CronJob => ("batch", "v1", "cronjobs"),
         };
-        let is_built_in = match kind {
-            Kind::AdminNetworkPolicy
-            | Kind::BaselineAdminNetworkPolicy
-            | Kind::ClusterNetworkPolicy
-            | Kind::EarlyClusterNetworkPolicy
-            | Kind::DefaultNetworkPolicy => false,
-            Kind::NetworkPolicy
-            | Kind::NetworkPolicy2016
-            | Kind::Namespace
-            | Kind::Pod
-            | Kind::Node
-            | Kind::Service
-            | Kind::EndpointSlice
-            | Kind::Deployment
-            | Kind::StatefulSet
-            | Kind::DaemonSet
-            | Kind::ReplicaSet
-            | Kind::ReplicationController
-            | Kind::Job
-            | Kind::CronJob => true,
-        };
         Some(Resource {
             kind,
             group,
             version,
             plural,
-            is_built_in,
+            // NetworkPolicy is the one kind of policy that is no CustomResourceDefinition.
+            is_built_in: kind == Kind::NetworkPolicy || !kind.is_policy(),
         })
     }
 
@@ -131,6 +111,8 @@ impl Resource {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use palisade_api::Kind;
 
     use super::Resource;
@@ -148,6 +130,22 @@ mod tests {
             Some("/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies")
         );
         assert_eq!(path(Kind::NetworkPolicy2016), None);
+    }
+
+    #[test]
+    fn agents_watch_every_kind_that_plans_depend_on() {
+        let watched: BTreeSet<Kind> = Resource::of_agents(true).iter().map(|it| it.kind).collect();
+        let enforced = Kind::ALL.into_iter().filter(|it| it.enforced().is_some());
+        let served = enforced.filter(|it| Resource::of(*it).is_some());
+        assert_eq!(watched, served.collect());
+    }
+
+    #[test]
+    fn only_networkpolicy_is_a_policy_that_every_server_has() {
+        let built_in = Kind::ALL.into_iter().filter_map(Resource::of);
+        let built_in = built_in.filter(|it| it.kind.is_policy() && it.is_built_in);
+        let kinds: Vec<Kind> = built_in.map(|it| it.kind).collect();
+        assert_eq!(kinds, [Kind::NetworkPolicy]);
     }
 
     #[test]

@@ -74,11 +74,6 @@ impl Scope {
     }
 }
 
-/// Reports whether a kind is a policy.
-pub(crate) fn is_policy(kind: Kind) -> bool {
-    POLICIES.contains(&kind)
-}
-
 /// Reads what a command needs. Fails if the API server does not answer; kinds that it refuses to
 /// list are recorded.
 pub(crate) fn read(access: &Access, needs: &Needs<'_>) -> anyhow::Result<Live> {
@@ -159,7 +154,7 @@ fn within(
 impl Live {
     fn take(&mut self, url: &str, resource: Resource, answer: ListResult) -> anyhow::Result<()> {
         match answer {
-            Ok(pages) if is_policy(resource.kind) => {
+            Ok(pages) if resource.kind.is_policy() => {
                 for page in pages {
                     self.sources.extend(print::policies(resource, page));
                 }

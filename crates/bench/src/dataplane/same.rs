@@ -137,7 +137,8 @@ fn apply(live: &mut IncrementalPlanner, object: &Value) -> Result<()> {
     let sources = [Source::new("object.json", object.to_string().into_bytes())];
     let manifests = read(&sources, Options::default(), &|_| {});
     let object = manifests.objects.first().context("an object is missing")?;
-    live.set(key(object), &lower_one(object));
+    let key = key(object).context("no plan depends on an object")?;
+    live.set(key, &lower_one(object));
     Ok(())
 }
 

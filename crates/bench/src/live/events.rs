@@ -191,7 +191,9 @@ fn timed(
     let mut changes = 0;
     for batch in manifests.objects.chunks(batch) {
         // What they mean has just been found out where all this is used.
-        let meanings = batch.iter().map(|object| (key(object), lower_one(object)));
+        let meanings = batch
+            .iter()
+            .filter_map(|object| Some((key(object)?, lower_one(object))));
         let meanings: Vec<_> = meanings.collect();
         let first = sets.len();
         let started = clock();

@@ -8,8 +8,9 @@ use palisade_agent::{
     Agent, AuditOutcome, Command, CommandError, Config, MarksToClear, Next, SyncOutcome, Task,
     TaskOutcome,
 };
-use palisade_api::{Kind, Options, Source, lower_one, read};
-use palisade_core::incremental::ObjectKey;
+use palisade_api::{Options, Source, lower_one, read};
+use palisade_core::incremental::{ObjectKey, ObjectKind};
+use palisade_core::policy::PolicyApi;
 use palisade_nft::node::{Established, Generation, MarkBits};
 use palisade_nft::watch::Notice;
 use palisade_nft::{Conntrack, Kernel};
@@ -174,14 +175,14 @@ const MOST_TURNS: usize = 50;
 
 fn object_key(key: &Key) -> ObjectKey<'_> {
     let (kind, namespace) = match key.kind {
-        "Node" => (Kind::Node, ""),
-        "Namespace" => (Kind::Namespace, ""),
-        "Pod" => (Kind::Pod, NAMESPACE),
-        "ClusterNetworkPolicy" => (Kind::ClusterNetworkPolicy, ""),
-        _ => (Kind::NetworkPolicy, NAMESPACE),
+        "Node" => (ObjectKind::Node, ""),
+        "Namespace" => (ObjectKind::Namespace, ""),
+        "Pod" => (ObjectKind::Pod, NAMESPACE),
+        "ClusterNetworkPolicy" => (ObjectKind::Policy(PolicyApi::Cluster), ""),
+        _ => (ObjectKind::Policy(PolicyApi::NetworkPolicy), NAMESPACE),
     };
     ObjectKey {
-        kind: kind.short(),
+        kind,
         namespace,
         name: &key.name,
     }

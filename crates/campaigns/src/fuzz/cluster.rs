@@ -405,12 +405,12 @@ impl World {
     fn check(&mut self) {
         for (resource, _) in &self.follows {
             let kind = resource.kind;
-            let Some(model) = self.model.get(&kind) else {
+            let (Some(model), Some(enforced)) = (self.model.get(&kind), kind.enforced()) else {
                 continue;
             };
             for ((namespace, name), bytes) in &model.good {
                 let key = ObjectKey {
-                    kind: kind.short(),
+                    kind: enforced,
                     namespace,
                     name,
                 };
@@ -421,7 +421,7 @@ impl World {
                 assert!(is_same, "not the last good state of {key:?}");
             }
             let mut more = Vec::new();
-            self.agent.planner().each(kind.short(), &mut |key| {
+            self.agent.planner().each(enforced, &mut |key| {
                 let key = (key.namespace.to_owned(), key.name.to_owned());
                 if !model.good.contains_key(&key) {
                     more.push(key);
@@ -475,6 +475,6 @@ fn is_readable(resource: Resource, key: &(String, String), bytes: &[u8]) -> bool
         return false;
     };
     let its = palisade_api::key(object);
-    let is_it = (its.namespace, its.name) == (key.0.as_str(), key.1.as_str());
+    let is_it = its.is_some_and(|it| (it.namespace, it.name) == (&*key.0, &*key.1));
     object.kind == resource.kind && is_it && !matches!(object.spec, ObjectSpec::Unreadable)
 }

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use palisade_api::{Kind, Object, Options, Source, lower, lower_within, read};
+use palisade_api::{Object, Options, Source, key, lower, lower_within, read};
 use palisade_core::budget::Budget;
 use palisade_core::compile::compile;
-use palisade_core::incremental::ObjectKey;
+use palisade_core::incremental::{ObjectKey, ObjectKind};
 use palisade_core::model::Cluster;
 use palisade_oracle::generate::scenario;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use palisade_generate::Rng;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     /// Its kind.
-    pub(super) kind: &'static str,
+    pub(super) kind: ObjectKind,
     /// Its namespace, or an empty string.
     pub(super) namespace: String,
     /// Its name.
@@ -100,16 +100,17 @@ impl<'s> Catalog<'s> {
         let manifests = read(&sources.0, Options::default(), &|_| {});
         let mut by_key: BTreeMap<Key, Vec<Object<'s>>> = BTreeMap::new();
         for object in manifests.objects {
-            let key = Key {
-                kind: object.kind.short(),
-                namespace: object.namespace().unwrap_or_default().to_owned(),
-                name: object.metadata.name.to_string(),
+            let Some(key) = key(&object).filter(|it| !it.name.is_empty()) else {
+                continue;
             };
-            if is_enforced(object.kind) && !key.name.is_empty() {
-                let versions = by_key.entry(key).or_default();
-                if versions.len() < 4 {
-                    versions.push(object);
-                }
+            let key = Key {
+                kind: key.kind,
+                namespace: key.namespace.to_owned(),
+                name: key.name.to_owned(),
+            };
+            let versions = by_key.entry(key).or_default();
+            if versions.len() < 4 {
+                versions.push(object);
             }
         }
         let mut addresses = Vec::new();
@@ -152,7 +153,7 @@ impl<'s> Catalog<'s> {
         let name = |key: usize| {
             let key = self.keys.get(key);
             key.map_or_else(String::new, |it| {
-                format!("{} {}/{}", it.kind, it.namespace, it.name)
+                format!("{} {}/{}", it.kind.short(), it.namespace, it.name)
             })
         };
         match step {
@@ -200,30 +201,5 @@ impl<'s> Catalog<'s> {
         let lowered = lower_within(&objects, Vec::new(), budget);
         let program = compile(&lowered.cluster);
         then(&lowered.cluster, &program)
-    }
-}
-
-/// Whether a node's ruleset can depend on objects of a kind.
-fn is_enforced(kind: Kind) -> bool {
-    match kind {
-        Kind::NetworkPolicy
-        | Kind::NetworkPolicy2016
-        | Kind::AdminNetworkPolicy
-        | Kind::BaselineAdminNetworkPolicy
-        | Kind::ClusterNetworkPolicy
-        | Kind::EarlyClusterNetworkPolicy
-        | Kind::DefaultNetworkPolicy
-        | Kind::Namespace
-        | Kind::Pod
-        | Kind::Node => true,
-        Kind::Service
-        | Kind::EndpointSlice
-        | Kind::Deployment
-        | Kind::StatefulSet
-        | Kind::DaemonSet
-        | Kind::ReplicaSet
-        | Kind::ReplicationController
-        | Kind::Job
-        | Kind::CronJob => false,
     }
 }

@@ -27,10 +27,11 @@ fn policies_wait_for_room_in_their_namespace() {
         let sources = [Source::new("object.json", object.to_string().into_bytes())];
         let manifests = read(&sources, Options::default(), &|_| {});
         let object = manifests.objects.first().unwrap();
+        let key = key(object).unwrap();
         if is_there {
-            live.set(key(object), &lower_one(object));
+            live.set(key, &lower_one(object));
         } else {
-            live.remove(key(object));
+            live.remove(key);
         }
         drop(live.commit());
     };

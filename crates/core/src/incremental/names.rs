@@ -1,6 +1,6 @@
 //! The names of known objects: after a new list, the ones that are not in it are gone.
 
-use super::{IncrementalPlanner, ObjectKey};
+use super::{IncrementalPlanner, ObjectKey, ObjectKind};
 
 impl IncrementalPlanner {
     /// Returns whether policies of a namespace can select a known pod there: one that has an
@@ -14,9 +14,9 @@ impl IncrementalPlanner {
         classes.any(|(_, class)| class.n_pods > 0)
     }
 
-    /// Passes on the keys of all known objects of a kind (its short name), without pods that have
-    /// no address or have terminated.
-    pub fn each(&self, kind: &'static str, take: &mut dyn FnMut(ObjectKey<'_>)) {
+    /// Passes on the keys of all known objects of a kind, without pods that have no address or have
+    /// terminated.
+    pub fn each(&self, kind: ObjectKind, take: &mut dyn FnMut(ObjectKey<'_>)) {
         let store = &self.store;
         let mut take = |namespace: &str, name: &str| {
             take(ObjectKey {
@@ -26,13 +26,13 @@ impl IncrementalPlanner {
             });
         };
         match kind {
-            "pod" => {
+            ObjectKind::Pod => {
                 for (id, _) in store.pods.iter().filter(|(_, pod)| pod.is_there()) {
                     let (namespace, name) = store.pod_name(id);
                     take(namespace, name);
                 }
             }
-            "ns" => {
+            ObjectKind::Namespace => {
                 for (_, namespace) in store.namespaces.iter() {
                     // The others exist only as references of pods and policies.
                     if namespace.has_object {
@@ -40,16 +40,16 @@ impl IncrementalPlanner {
                     }
                 }
             }
-            "node" => {
+            ObjectKind::Node => {
                 for id in store.node_ids.values() {
                     take("", store.node_name(*id));
                 }
             }
-            _ => {
-                // The kind is not stored; it follows from the API version in the policy's bytes.
+            ObjectKind::Policy(api) => {
+                // The API is not stored; it follows from the policy's bytes.
                 for (id, _) in store.policies.iter() {
-                    if let Some((its_kind, namespace, name)) = store.policy_name(id)
-                        && its_kind == kind
+                    if let Some((its_api, namespace, name)) = store.policy_name(id)
+                        && its_api == api
                     {
                         take(namespace, name);
                     }
@@ -61,10 +61,11 @@ impl IncrementalPlanner {
 
 #[cfg(test)]
 mod tests {
-    use crate::incremental::{HashKey, IncrementalPlanner, ObjectKey};
+    use crate::incremental::{HashKey, IncrementalPlanner, ObjectKey, ObjectKind};
     use crate::model::{Cluster, Namespace, Node};
+    use crate::policy::PolicyApi;
 
-    fn key<'k>(kind: &'static str, name: &'k str) -> ObjectKey<'k> {
+    fn key(kind: ObjectKind, name: &str) -> ObjectKey<'_> {
         ObjectKey {
             kind,
             namespace: "",
@@ -82,7 +83,7 @@ mod tests {
                 labels: Vec::new().into(),
                 has_object: true,
             });
-            planner.set(key("ns", name), &cluster);
+            planner.set(key(ObjectKind::Namespace, name), &cluster);
         }
         let mut cluster = Cluster::default();
         cluster.nodes.push(Node {
@@ -92,16 +93,17 @@ mod tests {
             pod_cidrs: Vec::new(),
             has_object: true,
         });
-        planner.set(key("node", "n1"), &cluster);
-        planner.remove(key("ns", "b"));
+        planner.set(key(ObjectKind::Node, "n1"), &cluster);
+        planner.remove(key(ObjectKind::Namespace, "b"));
         let names = |kind| {
             let mut names = Vec::new();
             planner.each(kind, &mut |key| names.push(key.name.to_owned()));
             names.sort();
             names
         };
-        assert_eq!(names("ns"), ["a", "c"]);
-        assert_eq!(names("node"), ["n1"]);
-        assert!(names("pod").is_empty() && names("netpol").is_empty());
+        assert_eq!(names(ObjectKind::Namespace), ["a", "c"]);
+        assert_eq!(names(ObjectKind::Node), ["n1"]);
+        assert!(names(ObjectKind::Pod).is_empty());
+        assert!(names(ObjectKind::Policy(PolicyApi::NetworkPolicy)).is_empty());
     }
 }

@@ -9,7 +9,6 @@ use palisade_core::query::Endpoint;
 use palisade_core::text::ticked;
 use palisade_kube::Resource;
 
-use super::is_policy;
 use crate::draw::clean;
 
 /// A kind that could not be read, or not in every namespace.
@@ -96,7 +95,7 @@ fn weight(kind: Kind, relevant: &RelevantKinds) -> UnreadSeverity {
     if kind == Kind::Pod {
         // There is no endpoint to evaluate.
         UnreadSeverity::Fatal
-    } else if is_policy(kind) || kind == Kind::Namespace {
+    } else if kind.is_policy() || kind == Kind::Namespace {
         // A policy or the labels of a namespace may change any verdict.
         UnreadSeverity::Grave
     } else if !relevant.depends_on(kind) {
@@ -110,7 +109,7 @@ fn weight(kind: Kind, relevant: &RelevantKinds) -> UnreadSeverity {
 
 /// Describes what the answer lacks, after the name of the kind.
 fn meaning(kind: Kind) -> &'static str {
-    if is_policy(kind) {
+    if kind.is_policy() {
         "the answer ignores them"
     } else if kind == Kind::Namespace {
         "the answer knows namespaces by their names only, not by their labels"
@@ -125,7 +124,7 @@ fn meaning(kind: Kind) -> &'static str {
 fn many(resource: Resource) -> String {
     let name = resource.kind.name();
     match name.strip_suffix('y') {
-        Some(start) if is_policy(resource.kind) => format!("{start}ies"),
+        Some(start) if resource.kind.is_policy() => format!("{start}ies"),
         _ => format!("{name}s"),
     }
 }

@@ -8,6 +8,7 @@ use crate::incremental::ObjectKey;
 use crate::incremental::encoded::{encode, head, title};
 use crate::incremental::slab::NONE;
 use crate::model::{Cluster, Policy as ModelPolicy, PolicyRank};
+use crate::policy::PolicyApi;
 
 impl Store {
     /// Sets the policy of an object; `None` if the object has none. Returns whether the policy
@@ -82,7 +83,7 @@ impl Store {
         } = key;
         // No text has the byte 0xff: different keys have different bytes.
         self.scratch.clear();
-        for text in [kind, namespace, name] {
+        for text in [kind.short(), namespace, name] {
             self.scratch.extend_from_slice(text.as_bytes());
             self.scratch.push(0xff);
         }
@@ -187,11 +188,10 @@ impl Store {
             .collect()
     }
 
-    /// Returns the kind, namespace and name of a policy.
-    pub(in crate::incremental) fn policy_name(&self, id: u32) -> Option<(&str, &str, &str)> {
+    /// Returns the API, namespace and name of a policy.
+    pub(in crate::incremental) fn policy_name(&self, id: u32) -> Option<(PolicyApi, &str, &str)> {
         let policy = self.policies.get(id)?;
         let title = title(&policy.bytes)?;
-        let kind = title.api.short();
-        Some((kind, title.namespace.unwrap_or_default(), title.name))
+        Some((title.api, title.namespace.unwrap_or_default(), title.name))
     }
 }
