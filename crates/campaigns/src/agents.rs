@@ -1,4 +1,4 @@
-//! The agent's binary on the nodes of a cluster of network namespaces.
+//! Runs the agent's program on the nodes of a cluster of network namespaces.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use palisade_lab::network::LabNetwork;
 
 use crate::health::{AGENT, ready};
 
-/// How long an agent may take until it is ready.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The time within which an agent must be ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The program to run: the one that was chosen, or the one beside this.
+/// The program to run: the chosen one, or the one beside this program.
 pub(crate) fn program(chosen: Option<&Path>) -> Result<PathBuf> {
     Ok(match chosen {
         Some(path) => path.to_owned(),
@@ -22,25 +22,25 @@ pub(crate) fn program(chosen: Option<&Path>) -> Result<PathBuf> {
     })
 }
 
-/// Runs the agent on a node with `words` and waits until it has ended, as `--close-only` does by itself.
+/// Runs the agent on a node until it exits, as it does with `--close-only`.
 pub(crate) fn run_to_end(
     palisade: &Path,
-    world: &LabNetwork,
+    network: &LabNetwork,
     node: usize,
-    words: &[String],
+    args: &[String],
 ) -> Result<()> {
     let mut command = Command::new(palisade);
-    command.arg("agent").args(words);
-    let output = world.in_node(node, || command.output())?;
+    command.arg("agent").args(args);
+    let output = network.in_node(node, || command.output())?;
     let output = output.with_context(|| format!("cannot run {}", palisade.display()))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("palisade agent {}: {}", words.join(" "), said.trim());
+        let response = String::from_utf8_lossy(&output.stderr);
+        bail!("palisade agent {}: {}", args.join(" "), response.trim());
     }
     Ok(())
 }
 
-/// An agent that runs on a node; it ends when this is dropped.
+/// An agent on a node, killed on drop.
 #[derive(Debug)]
 pub(crate) struct Agent {
     child: Child,
@@ -48,48 +48,48 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Starts one. Health is at [`AGENT`] of the node's network.
+    /// Starts an agent that serves its health at [`AGENT`].
     pub(crate) fn start(
         palisade: &Path,
-        world: &LabNetwork,
+        network: &LabNetwork,
         node: usize,
-        words: &[String],
+        args: &[String],
         log: PathBuf,
     ) -> Result<Agent> {
         let mut command = Command::new(palisade);
         command
             .args(["agent", "--listen", AGENT])
-            .args(words)
+            .args(args)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&log)?);
-        let child = world.in_node(node, || command.spawn())?;
+        let child = network.in_node(node, || command.spawn())?;
         let child = child.with_context(|| format!("cannot run {}", palisade.display()))?;
         Ok(Agent { child, log })
     }
 
-    /// Whether its log has some words.
-    pub(crate) fn has_said(&self, words: &str) -> bool {
+    /// Whether its log contains a text.
+    pub(crate) fn log_contains(&self, args: &str) -> bool {
         let text = fs::read_to_string(&self.log);
-        text.is_ok_and(|it| it.contains(words))
+        text.is_ok_and(|it| it.contains(args))
     }
 
     /// The last lines of its log.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn log_tail(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().rev().take(10).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 
     /// Waits until it is ready.
-    pub(crate) fn wait(&self, world: &LabNetwork, node: usize) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+    pub(crate) fn wait(&self, network: &LabNetwork, node: usize) -> Result<()> {
+        let deadline = Instant::now() + READY_TIMEOUT;
         loop {
-            let said = world.in_node(node, ready)?;
-            match said {
+            let response = network.in_node(node, ready)?;
+            match response {
                 Ok((200, _)) => return Ok(()),
                 _ if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
-                other => bail!("the agent is not ready: {other:?}\n{}", self.last_words()),
+                other => bail!("the agent is not ready: {other:?}\n{}", self.log_tail()),
             }
         }
     }
@@ -97,7 +97,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

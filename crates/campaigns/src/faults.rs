@@ -1,5 +1,5 @@
-//! Faults on the real kernel: policies change, agents die, the kernel refuses, others interfere, all
-//! while packets flow. Families are named after the classes of failures that they look for.
+//! Faults on the real kernel while packets flow: policies change, agents are killed, the kernel
+//! refuses, other programs interfere. Families are named after classes of failures.
 
 pub mod campaign;
 pub mod churn;
@@ -9,8 +9,8 @@ pub mod errno;
 pub mod established;
 pub mod families;
 pub mod foreign;
+pub mod foreign_program;
 pub mod fragments;
-pub mod intruder;
 pub mod kill;
 pub mod ledger;
 pub mod matrix;
@@ -18,7 +18,7 @@ pub mod mistakes;
 pub mod objects;
 pub mod outcome;
 pub mod process;
-pub mod programming;
+pub mod programmer;
 pub mod reuse;
 pub mod script;
 pub mod sockets;

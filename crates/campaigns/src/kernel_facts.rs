@@ -1,7 +1,7 @@
-//! Facts of the kernel that `docs/internals/facts.md` states, measured once more. Those that need a
-//! cluster are in `palisade-e2e facts`.
+//! Measures facts of the kernel that `docs/internals/facts.md` states. Facts that need a cluster
+//! are in `palisade-e2e facts`.
 
-pub mod crowd;
+pub mod connections;
 pub mod cut;
 pub mod frames;
 pub mod sweep;
@@ -18,25 +18,26 @@ use palisade_lab::privilege::RequiredPrivilege;
 use crate::faults::outcome::Outcome;
 use palisade_lab::privilege::stay_inside;
 
-/// What can be asked.
+/// A fact to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Question {
-    /// How soon connections stop that are not allowed any more, among very many (D94); needs namespaces only
+pub enum Fact {
+    /// The time until denied connections stop, among very many (D94); needs namespaces only
     Established,
-    /// Which frames of a bridge are judged, for each family and setting, and whether the agent says so if they are not
-    /// (D103); needs namespaces and the program `ip`
+    /// The frames of a bridge that nftables evaluates, for each family and setting, and whether the
+    /// agent reports a
+    /// bypass (D103); needs namespaces and the program `ip`
     Frames,
 }
 
-/// Which, and with what.
+/// Arguments of `facts`.
 #[derive(Args, Debug)]
 pub struct FactsArgs {
-    /// What is asked
-    pub question: Question,
-    /// So many connections at most
+    /// The fact
+    pub fact: Fact,
+    /// The maximum number of connections
     #[arg(long, default_value_t = 100_000)]
     pub connections: usize,
-    /// How often each change is made
+    /// The number of times that each change is made
     #[arg(long, default_value_t = 20)]
     pub changes: u64,
     /// The program to install [default: the one beside this]
@@ -53,53 +54,53 @@ impl FactsArgs {
     }
 }
 
-/// What was found, and what of it is not as the specification decides.
+/// Measurements, and those that differ from the documentation.
 #[derive(Debug, Default)]
 pub struct Findings {
-    found: Vec<String>,
-    /// What is not as it was decided.
+    lines: Vec<String>,
+    /// The measurements that differ.
     pub differs: Vec<String>,
 }
 
 impl Findings {
-    /// Something that was seen.
-    pub fn note(&mut self, words: impl Into<String>) {
-        self.found.push(words.into());
+    /// Records a measurement.
+    pub fn record(&mut self, words: impl Into<String>) {
+        self.lines.push(words.into());
     }
 
-    /// Something that was seen, and whether it is as decided.
-    pub fn expect(&mut self, is_so: bool, words: impl Into<String>) {
+    /// Records a measurement, and whether it is as documented.
+    pub fn expect(&mut self, is_expected: bool, words: impl Into<String>) {
         let words = words.into();
-        if !is_so {
+        if !is_expected {
             self.differs.push(words.clone());
         }
-        let word = if is_so { "as stated" } else { "DIFFERS" };
-        self.found.push(format!("{word}: {words}"));
+        let prefix = if is_expected { "as stated" } else { "DIFFERS" };
+        self.lines.push(format!("{prefix}: {words}"));
     }
 }
 
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for line in &self.found {
+        for line in &self.lines {
             writeln!(f, "{line}")?;
         }
         write!(
             f,
             "{} findings, {} differ",
-            self.found.len(),
+            self.lines.len(),
             self.differs.len()
         )
     }
 }
 
-/// Asks, and tells the answers. Says whether all is as decided.
+/// Measures a fact, and prints the findings. Returns whether all are as documented.
 pub fn facts(args: &FactsArgs) -> Result<bool> {
-    match args.question {
-        Question::Established => established(args),
-        Question::Frames => {
+    match args.fact {
+        Fact::Established => established(args),
+        Fact::Frames => {
             stay_inside(RequiredPrivilege::Any)?;
             let mut holds = true;
-            for findings in [frames::frames()?, frames::noticed(&args.palisade()?)?] {
+            for findings in [frames::frames()?, frames::readiness(&args.palisade()?)?] {
                 holds &= findings.differs.is_empty();
                 writeln!(std::io::stdout(), "{findings}")?;
             }
@@ -108,27 +109,27 @@ pub fn facts(args: &FactsArgs) -> Result<bool> {
     }
 }
 
-/// With ten connections, a thousand, and as many as were asked for.
+/// Measures with ten, a thousand and the maximum number of connections.
 fn established(args: &FactsArgs) -> Result<bool> {
     stay_inside(RequiredPrivilege::Any)?;
     let mut holds = true;
-    let mut tell = |outcome: &Outcome, started: Instant| -> Result<()> {
-        holds &= outcome.broken.is_empty();
+    let mut print = |outcome: &Outcome, started: Instant| -> Result<()> {
+        holds &= outcome.violations.is_empty();
         let seconds = started.elapsed().as_secs_f64();
         writeln!(std::io::stdout(), "{outcome}\n  took {seconds:.1} s")?;
         Ok(())
     };
     for connections in [10, 1_000, args.connections] {
-        for how in cut::HOW {
+        for how in cut::WAYS {
             let started = Instant::now();
-            tell(&cut::cut(how, connections, args.changes)?, started)?;
+            print(&cut::cut(how, connections, args.changes)?, started)?;
         }
         let started = Instant::now();
-        tell(&sweep::sweep(connections, args.changes.min(5))?, started)?;
+        print(&sweep::sweep(connections, args.changes.min(5))?, started)?;
         let started = Instant::now();
-        tell(&sweep::at_the_turn(connections)?, started)?;
+        print(&sweep::at_wraparound(connections)?, started)?;
         let started = Instant::now();
-        tell(&sweep::changed_hands(connections)?, started)?;
+        print(&sweep::moved_address(connections)?, started)?;
     }
     Ok(holds)
 }

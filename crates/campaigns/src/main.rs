@@ -33,11 +33,11 @@ enum Command {
     Cells(CellsArgs),
     /// Compare the difference of two clusters with single answers about both
     Differ(DifferArgs),
-    /// What was open until a real kernel and a real cluster could be asked
+    /// Measure documented facts of the kernel
     Facts(FactsArgs),
-    /// Faults on the real kernel while packets flow: nothing may leak, nothing may be lost
+    /// Inject faults on the real kernel while packets flow: no packet may leak or be lost
     Faults(FaultsArgs),
-    /// Compare the engine's verdicts with what packets do in random clusters
+    /// Compare the engine's verdicts with packets in random clusters
     Packets(PacketsArgs),
     /// Compare the findings of lint with every flow of small random clusters
     Lint(LintArgs),
@@ -45,11 +45,11 @@ enum Command {
     Simulate(SimulateArgs),
     /// Run the agent with an API server that sends malformed responses: no denied flow may pass
     Hostile(HostileArgs),
-    /// Nodes that restart while the API server is away: what policies deny may not pass
+    /// Restart nodes while the API server is unavailable: no denied packet may pass
     Reboot(RebootArgs),
-    /// Packets of pods with the addresses of others, through the agent: none may arrive
+    /// Send packets with addresses of others from pods of nodes with the agent: none may arrive
     Spoof(SpoofArgs),
-    /// Program the kernel until somebody kills it
+    /// Program the kernel until killed
     #[command(hide = true)]
     FaultsVictim(VictimArgs),
 }
@@ -89,11 +89,11 @@ fn run() -> Result<()> {
             report.to_string()
         }
         Command::Facts(args) => {
-            anyhow::ensure!(facts(&args)?, "something is not as it was decided");
+            anyhow::ensure!(facts(&args)?, "a fact differs from the documentation");
             return Ok(());
         }
         Command::Faults(args) => {
-            anyhow::ensure!(faults(&args)?, "something was not as it must be");
+            anyhow::ensure!(faults(&args)?, "a fault violated an invariant");
             return Ok(());
         }
         Command::Packets(args) => {
@@ -128,7 +128,7 @@ fn run() -> Result<()> {
             let report = reboot(&args)?;
             anyhow::ensure!(
                 report.mistakes().is_empty(),
-                "something is not as it must be\n{report}"
+                "a restart violated an invariant\n{report}"
             );
             report.to_string()
         }
@@ -136,7 +136,7 @@ fn run() -> Result<()> {
             let report = spoof(&args)?;
             anyhow::ensure!(
                 report.mistakes().is_empty(),
-                "something is not as documented\n{report}"
+                "the check of senders differs from the documentation\n{report}"
             );
             report.to_string()
         }

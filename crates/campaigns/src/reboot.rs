@@ -1,9 +1,10 @@
-//! Nodes that restart with pods which send all the time, while the API server is away (D146): what the policies deny never
-//! passes once the agent's first table is there, and what the node asks its own pods is always answered.
+//! Nodes that restart while their pods send and the API server is unavailable (D146): no denied
+//! packet passes after the agent's first table, and probes of the node to its own pods are always
+//! answered.
 
 pub mod campaign;
 mod flows;
-mod judge;
 mod node;
 mod report;
 mod server;
+mod tally;

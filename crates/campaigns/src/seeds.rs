@@ -1,30 +1,30 @@
-//! Seed after seed on several threads, for every campaign that compares one seed's cluster at a time.
+//! Runs seeds on several threads, for campaigns that compare one seed's cluster at a time.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// What going over seeds came to.
+/// The result of a range of seeds.
 #[derive(Debug, Default)]
-pub(crate) struct Gone<R> {
-    /// How many seeds were begun.
+pub(crate) struct SeedSummary<R> {
+    /// The number of seeds started.
     pub(crate) seeds: u64,
     pub(crate) seconds: f64,
-    /// All of them together.
-    pub(crate) all: R,
+    /// The sum of all results.
+    pub(crate) total: R,
 }
 
-/// Compares seeds from `first` to before `end`, and adds up what each comes to. A thread ends when `add` says that
-/// there is enough.
+/// Compares the seeds from `first` to `end`, exclusive, and sums the results. A thread ends when
+/// `add` returns true.
 pub(crate) fn over_seeds<C, R: Default + Send>(
     (first, end): (u64, u64),
     threads: usize,
     compare: impl Fn(u64) -> C + Sync,
     add: impl Fn(&mut R, u64, C) -> bool + Sync,
-) -> Gone<R> {
+) -> SeedSummary<R> {
     let start = Instant::now();
     let next = AtomicU64::new(first);
-    let all = Mutex::new(R::default());
+    let total = Mutex::new(R::default());
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -32,10 +32,10 @@ pub(crate) fn over_seeds<C, R: Default + Send>(
                 break;
             }
             let compared = compare(seed);
-            let Ok(mut all) = all.lock() else {
+            let Ok(mut total) = total.lock() else {
                 break;
             };
-            if add(&mut all, seed, compared) {
+            if add(&mut total, seed, compared) {
                 break;
             }
         }
@@ -45,9 +45,9 @@ pub(crate) fn over_seeds<C, R: Default + Send>(
             scope.spawn(work);
         }
     });
-    Gone {
+    SeedSummary {
         seeds: next.load(Ordering::Relaxed).min(end) - first,
         seconds: start.elapsed().as_secs_f64(),
-        all: all.into_inner().unwrap_or_default(),
+        total: total.into_inner().unwrap_or_default(),
     }
 }

@@ -1,5 +1,5 @@
-//! Pods that send with addresses which are not theirs, through the agent's binary (D147): routed and bridged pods, both
-//! families, new flows and the connections of others.
+//! Pods that send with addresses of others, on nodes with the agent's program (D147): routed and
+//! bridged pods, both families, new flows and established connections of others.
 
 mod bytes;
 pub mod campaign;

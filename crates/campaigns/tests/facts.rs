@@ -1,4 +1,4 @@
-//! What the documentation states as facts of the real kernel, at a size for every day: `palisade-campaigns facts` asks for more.
+//! The documented facts of the real kernel, at everyday size. `palisade-campaigns facts` measures more.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,31 +13,31 @@ use std::process::ExitCode;
 
 use palisade_campaigns::faults::kill::was_victim;
 use palisade_campaigns::faults::outcome::Outcome;
-use palisade_campaigns::kernel_facts::cut::{HOW, cut};
-use palisade_campaigns::kernel_facts::frames::{frames, noticed};
-use palisade_campaigns::kernel_facts::sweep::{at_the_turn, changed_hands, sweep};
+use palisade_campaigns::kernel_facts::cut::{WAYS, cut};
+use palisade_campaigns::kernel_facts::frames::{frames, readiness};
+use palisade_campaigns::kernel_facts::sweep::{at_wraparound, moved_address, sweep};
 use palisade_need::smallest::palisade;
 use palisade_need::{Need, Test, run_inside};
 
-/// So many connections; the command has a hundred thousand.
+/// Connections of this test; the command has a hundred thousand.
 const CONNECTIONS: usize = 500;
 
 const TESTS: &[(&str, fn())] = &[
-    ("d94_connections_stop_however_many_there_are", stop),
-    ("d94_old_marks_are_forgotten_in_time", || {
+    ("d94_denied_connections_stop_among_many", stop),
+    ("d94_stale_marks_are_cleared_in_time", || {
         check(&sweep(CONNECTIONS, 1).unwrap());
     }),
-    ("d94_a_change_at_the_turn_of_numbers", || {
-        check(&at_the_turn(CONNECTIONS).unwrap());
+    ("d94_a_change_at_the_wraparound_of_generations", || {
+        check(&at_wraparound(CONNECTIONS).unwrap());
     }),
-    ("d94_addresses_that_change_hands", || {
-        check(&changed_hands(CONNECTIONS).unwrap());
+    ("d94_addresses_with_new_owners", || {
+        check(&moved_address(CONNECTIONS).unwrap());
     }),
 ];
 
 const WITH_IP: &[(&str, fn())] = &[
     ("d103_frames_of_a_bridge", bridge),
-    ("d103_the_agent_is_not_ready_where_frames_pass_it_by", ready),
+    ("d103_the_agent_is_not_ready_with_a_bypass", ready),
 ];
 
 fn main() -> ExitCode {
@@ -50,12 +50,16 @@ fn main() -> ExitCode {
 
 fn check(outcome: &Outcome) {
     println!("{outcome}");
-    assert!(outcome.broken.is_empty(), "{}", outcome.broken.join("\n"));
+    assert!(
+        outcome.violations.is_empty(),
+        "{}",
+        outcome.violations.join("\n")
+    );
 }
 
 fn stop() {
-    for how in HOW {
-        check(&cut(how, CONNECTIONS, 2).unwrap());
+    for way in WAYS {
+        check(&cut(way, CONNECTIONS, 2).unwrap());
     }
 }
 
@@ -66,7 +70,7 @@ fn bridge() {
 }
 
 fn ready() {
-    let findings = noticed(&palisade(env!("CARGO_BIN_EXE_palisade-campaigns"))).unwrap();
+    let findings = readiness(&palisade(env!("CARGO_BIN_EXE_palisade-campaigns"))).unwrap();
     println!("{findings}");
     assert!(findings.differs.is_empty());
 }

@@ -1,4 +1,4 @@
-//! Faults on the real kernel while packets flow, at a size for every day: nothing leaks, nothing is lost.
+//! Faults on the real kernel while packets flow, at everyday size: no packet leaks or is lost.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,16 +16,20 @@ use palisade_campaigns::faults::families::family;
 use palisade_campaigns::faults::kill::was_victim;
 
 const TESTS: &[(&str, fn())] = &[
-    ("wrong_updates_are_seen", || check(Family::Harness)),
+    ("wrong_updates_are_detected", || check(Family::Harness)),
     ("f01_pods_that_start", || check(Family::Start)),
-    ("f02_addresses_that_change_hands", || check(Family::Reuse)),
-    ("f03_running_connections", || check(Family::Established)),
+    ("f02_addresses_with_new_owners", || check(Family::Reuse)),
+    ("f03_established_connections", || check(Family::Established)),
     ("f04_updates_under_load", || check(Family::Update)),
-    ("f04_torn_packets", || check(Family::Torn)),
+    ("f04_packets_in_flight_during_a_commit", || {
+        check(Family::Torn)
+    }),
     ("f04_kills", || check(Family::Kill)),
-    ("f05_refusals", || check(Family::Errno)),
-    ("f06_others", || check(Family::Foreign)),
-    ("f13_pieces_and_untracked", || check(Family::Fragments)),
+    ("f05_errors_of_the_kernel", || check(Family::Errno)),
+    ("f06_other_programs", || check(Family::Foreign)),
+    ("f13_fragments_and_untracked_packets", || {
+        check(Family::Fragments)
+    }),
 ];
 
 fn main() -> ExitCode {
@@ -38,6 +42,10 @@ fn main() -> ExitCode {
 fn check(which: Family) {
     for outcome in family(which, Size::Small, 1).unwrap() {
         println!("{outcome}");
-        assert!(outcome.broken.is_empty(), "{}", outcome.broken.join("\n"));
+        assert!(
+            outcome.violations.is_empty(),
+            "{}",
+            outcome.violations.join("\n")
+        );
     }
 }

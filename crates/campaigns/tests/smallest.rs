@@ -1,5 +1,5 @@
-//! Every command of `palisade-campaigns` runs at its smallest size and reports that what it saw was right.
-//! A command that is not run for months stops working.
+//! Every command of `palisade-campaigns` runs at its smallest size and reports success. A command that
+//! is not run for months stops working.
 
 use std::process::ExitCode;
 
@@ -92,7 +92,7 @@ static ALL: &[Smallest] = &[
         ],
     },
     Smallest {
-        words: "reboot --times 4 --away 1",
+        words: "reboot --restarts 4 --outage 1",
         needs: NAMESPACES,
         prints: &[
             "control, --boot-policy open: # restarts",

@@ -58,7 +58,7 @@ pub fn cells(args: &CellsArgs) -> CellsReport {
         Some(seed) => (seed, 0, 1),
         None => (args.seed, args.cells, args.threads),
     };
-    let gone = over_seeds(
+    let summary = over_seeds(
         (first, u64::MAX),
         threads,
         compare,
@@ -71,8 +71,8 @@ pub fn cells(args: &CellsArgs) -> CellsReport {
     );
     CellsReport {
         first,
-        seeds: gone.seeds,
-        seconds: gone.seconds,
-        compared: gone.all,
+        seeds: summary.seeds,
+        seconds: summary.seconds,
+        compared: summary.total,
     }
 }

@@ -59,7 +59,7 @@ pub fn differ(args: &DifferArgs) -> DifferReport {
         Some(seed) => (seed, 0, 1),
         None => (args.seed, args.flows, args.threads),
     };
-    let gone = over_seeds(
+    let summary = over_seeds(
         (first, u64::MAX),
         threads,
         compare,
@@ -73,8 +73,8 @@ pub fn differ(args: &DifferArgs) -> DifferReport {
     );
     DifferReport {
         first,
-        seeds: gone.seeds,
-        seconds: gone.seconds,
-        compared: gone.all,
+        seeds: summary.seeds,
+        seconds: summary.seconds,
+        compared: summary.total,
     }
 }

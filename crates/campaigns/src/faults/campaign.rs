@@ -1,4 +1,4 @@
-//! The families at full size or at a size for every day: `palisade-campaigns faults`.
+//! `palisade-campaigns faults`: the families, at full or at everyday size.
 
 use std::io::Write as _;
 use std::time::Instant;
@@ -14,30 +14,30 @@ use palisade_lab::privilege::stay_inside;
 /// A family of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Family {
-    /// That wrong updates are seen at all
+    /// Wrong updates, which must be detected
     Harness,
-    /// F01: pods that send before they are known
+    /// F01: pods that send before their node knows them
     Start,
-    /// F02: addresses that change hands
+    /// F02: addresses that change owners
     Reuse,
-    /// F03: connections that run while their policy changes
+    /// F03: established connections whose policy changes
     Established,
     /// F04: updates under load
     Update,
-    /// F04: packets between two questions when the kernel flips
+    /// F04: packets in flight during a commit
     Torn,
-    /// F04: whoever programs the kernel is killed
+    /// F04: the programming process is killed
     Kill,
-    /// F05: the kernel refuses
+    /// F05: the kernel returns errors
     Errno,
-    /// F06: others on the node
+    /// F06: other programs on the node
     Foreign,
-    /// F13: packets in pieces, and untracked ones
+    /// F13: fragments and untracked packets
     Fragments,
 }
 
 /// All of them, in order.
-pub const FAMILIES: &[Family] = &[
+pub const ALL: &[Family] = &[
     Family::Harness,
     Family::Start,
     Family::Reuse,
@@ -50,17 +50,17 @@ pub const FAMILIES: &[Family] = &[
     Family::Fragments,
 ];
 
-/// How much is tried.
+/// The size of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// What fits into every run of the tests.
+    /// A minute, for every run of the tests.
     Small,
-    /// As much as the goals ask for.
+    /// The size of the goals.
     Full,
 }
 
 impl Size {
-    /// One of two numbers.
+    /// Selects one of two numbers.
     pub fn of(self, small: u64, full: u64) -> u64 {
         match self {
             Size::Small => small,
@@ -69,25 +69,25 @@ impl Size {
     }
 }
 
-/// What to try.
+/// Arguments of `faults`.
 #[derive(Args, Clone, Debug)]
 pub struct FaultsArgs {
-    /// The families; all of them if none is named
+    /// The families; by default all
     families: Vec<Family>,
-    /// As much as the goals ask for, instead of a minute's worth
+    /// Run at the size of the goals, instead of for a minute
     #[arg(long)]
     full: bool,
-    /// The seed of all choices
+    /// The seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// Runs families and tells of each as it is done. Says whether all held.
+/// Runs families, and prints the outcome of each. Returns whether all hold.
 pub fn faults(args: &FaultsArgs) -> Result<bool> {
     stay_inside(RequiredPrivilege::Any)?;
     let size = if args.full { Size::Full } else { Size::Small };
     let families = match args.families.as_slice() {
-        [] => FAMILIES,
+        [] => ALL,
         some => some,
     };
     let mut holds = true;
@@ -95,7 +95,7 @@ pub fn faults(args: &FaultsArgs) -> Result<bool> {
         let started = Instant::now();
         let outcomes = family(*one, size, args.seed).with_context(|| format!("{one:?}"))?;
         for outcome in outcomes {
-            holds &= outcome.broken.is_empty();
+            holds &= outcome.violations.is_empty();
             writeln!(std::io::stdout(), "{outcome}")?;
         }
         let seconds = started.elapsed().as_secs_f64();

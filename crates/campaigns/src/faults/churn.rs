@@ -1,4 +1,5 @@
-//! A small town that changes all the time: objects, what is never touched by their changes, and what is.
+//! A churning cluster: objects, their changes, and flows that the changes affect or must not
+//! affect.
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -7,160 +8,166 @@ use palisade_core::net::Family;
 use palisade_lab::topology::Location;
 use serde_json::json;
 
-use super::ledger::{Expected, Log, Settled, Tally, Timeline};
+use super::ledger::{DecisionTimes, Expected, Log, Tally, Timeline};
 use super::objects::{Objects, Pod, admits, isolates, pod_address, sends};
-use super::test_node::{CLIENT, SERVER, SPARE, STRANGER, TestNode};
-use super::traffic::{Flow, SHORTEST, Traffic};
+use super::test_node::{CLIENT, OTHER_CLIENT, SERVER, SPARE, TestNode};
+use super::traffic::{Flow, MIN_PAYLOAD, Traffic};
 use palisade_generate::Rng;
 
-/// The port that the client may always talk to.
+/// The server's port that the client may always use.
 pub const OPEN: u16 = 5001;
-/// The port whose door is opened and shut.
-pub const DOOR: u16 = 5002;
-/// The port that the server would admit the client to, but the client may not send to.
-pub const UNSENT: u16 = 5003;
+/// The server's port that a policy opens and closes.
+pub const TOGGLED: u16 = 5002;
+/// The server's port that its ingress allows and the client's egress denies.
+pub const EGRESS_DENIED: u16 = 5003;
 
-/// The town.
+/// A churning cluster.
 #[derive(Clone, Debug)]
 pub struct ChurningCluster {
-    /// Its objects now.
+    /// Its current objects.
     pub objects: Objects,
-    /// Whether the door is open.
+    /// Whether the toggled port is open.
     pub is_open: bool,
-    is_guarded: bool,
+    has_allow_all: bool,
     rng: Rng,
     peers: u8,
-    tenants: [bool; SPARE.len()],
+    local_pods: [bool; SPARE.len()],
 }
 
-/// What a change does.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// Rules of the server's policy are rewritten.
+pub enum ChangeKind {
+    /// Rewrites the rules of the server's policy.
     Rewrite,
-    /// The door is opened or shut.
-    Door,
-    /// Pods elsewhere that policies select come or go.
-    Peers,
-    /// A pod of this node comes or goes, with policies of its own.
-    Tenant,
-    /// The stranger gets another label, which admits it nowhere.
+    /// Opens or closes the toggled port.
+    Toggle,
+    /// Creates or deletes pods of other nodes that policies select.
+    RemotePods,
+    /// Creates or deletes an isolated pod of this node.
+    LocalPod,
+    /// Gives the other client another label, which no rule matches.
     Relabel,
-    /// The stranger's way out and the client's way in begin or cease to be judged, by policies that
-    /// allow everything.
-    Guard,
+    /// Isolates the other client's egress and the client's ingress with policies that allow
+    /// everything, or
+    /// removes these policies.
+    AllowAll,
 }
 
 /// All of them.
-pub const KINDS: [Kind; 6] = [
-    Kind::Rewrite,
-    Kind::Door,
-    Kind::Peers,
-    Kind::Tenant,
-    Kind::Relabel,
-    Kind::Guard,
+pub const CHANGE_KINDS: [ChangeKind; 6] = [
+    ChangeKind::Rewrite,
+    ChangeKind::Toggle,
+    ChangeKind::RemotePods,
+    ChangeKind::LocalPod,
+    ChangeKind::Relabel,
+    ChangeKind::AllowAll,
 ];
 
 impl ChurningCluster {
-    /// The town on its first day. The door is shut.
+    /// The initial cluster. The toggled port is closed.
     pub fn new(seed: u64) -> ChurningCluster {
         let mut objects = Objects::new();
         objects.put_pod(&Pod::at("client", "client", CLIENT));
         objects.put_pod(&Pod::at("server", "server", SERVER));
-        objects.put_pod(&Pod::at("stranger", "stranger", STRANGER));
-        objects.put_policy("server", &admits("server", "client", &[OPEN, UNSENT]));
-        objects.put_policy("client", &sends("client", "server", &[OPEN, DOOR]));
+        objects.put_pod(&Pod::at("stranger", "stranger", OTHER_CLIENT));
+        objects.put_policy(
+            "server",
+            &admits("server", "client", &[OPEN, EGRESS_DENIED]),
+        );
+        objects.put_policy("client", &sends("client", "server", &[OPEN, TOGGLED]));
         objects.put_policy("tenant", &isolates("tenant"));
         ChurningCluster {
             objects,
             is_open: false,
-            is_guarded: false,
+            has_allow_all: false,
             rng: Rng::new(seed),
             peers: 0,
-            tenants: [false; SPARE.len()],
+            local_pods: [false; SPARE.len()],
         }
     }
 
-    /// Changes something.
-    pub fn change(&mut self) -> Kind {
-        let kind = KINDS.get(self.rng.below(KINDS.len() as u64) as usize);
-        let kind = kind.copied().unwrap_or(Kind::Door);
-        self.change_so(kind);
+    /// Makes a random change.
+    pub fn change(&mut self) -> ChangeKind {
+        let kind = CHANGE_KINDS.get(self.rng.below(CHANGE_KINDS.len() as u64) as usize);
+        let kind = kind.copied().unwrap_or(ChangeKind::Toggle);
+        self.apply(kind);
         kind
     }
 
-    /// Changes something of one kind.
-    pub fn change_so(&mut self, kind: Kind) {
+    /// Makes a change of one kind.
+    pub fn apply(&mut self, kind: ChangeKind) {
         match kind {
-            Kind::Rewrite => {
-                let mut ports = vec![OPEN, UNSENT];
+            ChangeKind::Rewrite => {
+                let mut ports = vec![OPEN, EGRESS_DENIED];
                 let others = 0..self.rng.below(12);
                 ports.extend(others.map(|_| 6_000 + self.rng.below(1_000) as u16));
                 self.objects
                     .put_policy("server", &admits("server", "client", &ports));
             }
-            Kind::Door => {
+            ChangeKind::Toggle => {
                 self.is_open = !self.is_open;
                 if self.is_open {
                     self.objects
-                        .put_policy("door", &admits("server", "client", &[DOOR]));
+                        .put_policy("toggled", &admits("server", "client", &[TOGGLED]));
                 } else {
-                    self.objects.take("NetworkPolicy", "door");
+                    self.objects.take("NetworkPolicy", "toggled");
                 }
             }
-            Kind::Peers => {
-                let wanted = self.rng.below(20) as u8;
-                for number in 0..wanted.max(self.peers) {
+            ChangeKind::RemotePods => {
+                let count = self.rng.below(20) as u8;
+                for number in 0..count.max(self.peers) {
                     let name = format!("peer-{number}");
-                    if number < wanted {
+                    if number < count {
                         self.objects
                             .put_pod(&Pod::elsewhere(&name, "client", number + 1));
                     } else {
                         self.objects.take("Pod", &name);
                     }
                 }
-                self.peers = wanted;
+                self.peers = count;
             }
-            Kind::Tenant => {
+            ChangeKind::LocalPod => {
                 let which = self.rng.below(SPARE.len() as u64) as usize;
-                if let (Some(tenant), Some(place)) = (self.tenants.get_mut(which), SPARE.get(which))
+                if let (Some(local_pod), Some(place)) =
+                    (self.local_pods.get_mut(which), SPARE.get(which))
                 {
-                    *tenant = !*tenant;
+                    *local_pod = !*local_pod;
                     let name = format!("tenant-{which}");
-                    if *tenant {
+                    if *local_pod {
                         self.objects.put_pod(&Pod::at(&name, "tenant", *place));
                     } else {
                         self.objects.take("Pod", &name);
                     }
                 }
             }
-            Kind::Relabel => {
+            ChangeKind::Relabel => {
                 let app = format!("stranger-{}", self.rng.below(100));
-                self.objects.put_pod(&Pod::at("stranger", &app, STRANGER));
+                self.objects
+                    .put_pod(&Pod::at("stranger", &app, OTHER_CLIENT));
             }
-            Kind::Guard => self.guard(),
+            ChangeKind::AllowAll => self.toggle_allow_all(),
         }
     }
 }
 
 impl ChurningCluster {
-    fn guard(&mut self) {
-        self.is_guarded = !self.is_guarded;
+    fn toggle_allow_all(&mut self) {
+        self.has_allow_all = !self.has_allow_all;
         let admits = json!({
             "podSelector": {"matchLabels": {"app": "client"}},
             "policyTypes": ["Ingress"],
             "ingress": [{}],
         });
-        let strangers = json!([
+        let others = json!([
             {"key": "app", "operator": "NotIn", "values": ["client", "server", "tenant"]},
         ]);
         let sends = json!({
-            "podSelector": {"matchExpressions": strangers},
+            "podSelector": {"matchExpressions": others},
             "policyTypes": ["Egress"],
             "egress": [{}],
         });
-        for (name, spec) in [("guard-in", admits), ("guard-out", sends)] {
-            if self.is_guarded {
+        for (name, spec) in [("allow-all-in", admits), ("allow-all-out", sends)] {
+            if self.has_allow_all {
                 self.objects.put_policy(name, &spec);
             } else {
                 self.objects.take("NetworkPolicy", name);
@@ -169,57 +176,69 @@ impl ChurningCluster {
     }
 }
 
-/// The flows of the town, and what should become of them.
+/// The flows of the cluster, and the expected verdicts.
 #[derive(Debug)]
 pub struct ChurnFlows {
     /// The packets.
     pub traffic: Traffic,
     flows: Vec<(&'static str, Timeline)>,
-    door: Vec<usize>,
+    toggled: Vec<usize>,
 }
 
-/// Denied flows come from so many ports, so that most packets meet no memory of the ones before.
-const PORTS: usize = 64;
+/// Source ports of denied flows: most packets find no state of earlier ones.
+const SOURCE_PORTS: usize = 64;
 
 impl ChurnFlows {
     /// Opens the sockets.
-    pub fn open(stage: &TestNode) -> Result<ChurnFlows> {
-        let mut streets = ChurnFlows {
+    pub fn open(node: &TestNode) -> Result<ChurnFlows> {
+        let mut flows = ChurnFlows {
             traffic: Traffic::default(),
             flows: Vec::new(),
-            door: Vec::new(),
+            toggled: Vec::new(),
         };
         for family in Family::BOTH {
-            let ear = |port| stage.socket(SERVER, family, port);
-            let (open, door, unsent) = (ear(OPEN)?, ear(DOOR)?, ear(UNSENT)?);
-            let client = stage.socket(CLIENT, family, 0)?;
-            for ear in [&open, &door, &unsent] {
-                streets.traffic.hear(Location::Pod(SERVER), ear)?;
+            let receiver = |port| node.socket(SERVER, family, port);
+            let (open, toggled, denied_egress) = (
+                receiver(OPEN)?,
+                receiver(TOGGLED)?,
+                receiver(EGRESS_DENIED)?,
+            );
+            let client = node.socket(CLIENT, family, 0)?;
+            for receiver in [&open, &toggled, &denied_egress] {
+                flows
+                    .traffic
+                    .add_receiver(Location::Pod(SERVER), receiver)?;
             }
-            streets.traffic.hear(Location::Pod(CLIENT), &client)?;
-            let back = client.local_addr()?;
+            flows.traffic.add_receiver(Location::Pod(CLIENT), &client)?;
+            let client_address = client.local_addr()?;
             let at = |port| SocketAddr::new(pod_address(SERVER, family), port);
-            let barred = stage.sockets(STRANGER, family, PORTS)?;
+            let denied = node.sockets(OTHER_CLIENT, family, SOURCE_PORTS)?;
             let is_4 = family == Family::V4;
-            streets.add("allowed", vec![client], at(OPEN), Expected::Allowed);
-            streets.add("answers", vec![open], back, Expected::Allowed);
-            streets.add("denied on arrival", barred, at(OPEN), Expected::Denied);
-            // From one port, and from many: judged already, or not yet.
-            let to = stage.socket(CLIENT, family, OPEN)?;
-            streets.traffic.hear(Location::Pod(CLIENT), &to)?;
-            let ports = if is_4 { PORTS } else { 1 };
-            let guarded = stage.sockets(STRANGER, family, ports)?;
+            flows.add("allowed", vec![client], at(OPEN), Expected::Allowed);
+            flows.add("replies", vec![open], client_address, Expected::Allowed);
+            flows.add("denied by ingress", denied, at(OPEN), Expected::Denied);
+            // From one port and from many: packets with and without an entry in connection
+            // tracking.
+            let to = node.socket(CLIENT, family, OPEN)?;
+            flows.traffic.add_receiver(Location::Pod(CLIENT), &to)?;
+            let ports = if is_4 { SOURCE_PORTS } else { 1 };
+            let allow_all = node.sockets(OTHER_CLIENT, family, ports)?;
             let to = to.local_addr()?;
-            streets.add("guarded", guarded, to, Expected::Allowed);
+            flows.add("allow-all", allow_all, to, Expected::Allowed);
             if is_4 {
-                let unsent = stage.sockets(CLIENT, family, 1)?;
-                streets.add("denied on leaving", unsent, at(UNSENT), Expected::Denied);
+                let denied_egress = node.sockets(CLIENT, family, 1)?;
+                flows.add(
+                    "denied by egress",
+                    denied_egress,
+                    at(EGRESS_DENIED),
+                    Expected::Denied,
+                );
             }
-            let door = stage.sockets(CLIENT, family, 1)?;
-            let door = streets.add("door", door, at(DOOR), Expected::Denied);
-            streets.door.push(door);
+            let toggled = node.sockets(CLIENT, family, 1)?;
+            let toggled = flows.add("toggled", toggled, at(TOGGLED), Expected::Denied);
+            flows.toggled.push(toggled);
         }
-        Ok(streets)
+        Ok(flows)
     }
 
     fn add(
@@ -233,42 +252,42 @@ impl ChurnFlows {
         self.traffic.add(Flow {
             from,
             to,
-            length: SHORTEST,
+            length: MIN_PAYLOAD,
             is_paced: expected == Expected::Allowed,
         })
     }
 
-    /// From now on the door is expected to be open, shut or either.
-    pub fn expect(&mut self, commit: (u64, u64), door: Expected) {
-        for place in &self.door {
+    /// Sets the expected verdict of the toggled port from a commit on.
+    pub fn expect(&mut self, commit: (u64, u64), toggled: Expected) {
+        for place in &self.toggled {
             if let Some((_, timeline)) = self.flows.get_mut(*place) {
-                timeline.change(commit, door);
+                timeline.change(commit, toggled);
             }
         }
     }
 
-    /// Times in which anything may happen to anyone.
-    pub fn excuse(&mut self, times: &[(u64, u64)]) {
+    /// Accepts any outcome of any packet during these times.
+    pub fn allow_either(&mut self, times: &[(u64, u64)]) {
         for (_, timeline) in &mut self.flows {
-            times.iter().for_each(|it| timeline.excuse(*it));
+            times.iter().for_each(|it| timeline.allow_either(*it));
         }
     }
 
-    /// What became of all flows: of the worst, its name.
-    pub fn judge(&self, logs: &[Log]) -> (Tally, Vec<String>) {
+    /// Tallies all flows, with a message for each flow that leaked or lost packets.
+    pub fn tally(&self, logs: &[Log]) -> (Tally, Vec<String>) {
         let mut all = Tally::default();
-        let mut broken = Vec::new();
-        let settled = Settled::of(logs);
+        let mut violations = Vec::new();
+        let decided = DecisionTimes::of(logs);
         for ((name, timeline), log) in self.flows.iter().zip(logs) {
-            let tally = log.judge(timeline, &settled);
+            let tally = log.tally(timeline, &decided);
             all += tally;
             if tally.leaked + tally.lost > 0 {
-                broken.push(format!(
+                violations.push(format!(
                     "flow `{name}`: {} leaked, {} lost of {}",
                     tally.leaked, tally.lost, tally.sent
                 ));
             }
         }
-        (all, broken)
+        (all, violations)
     }
 }

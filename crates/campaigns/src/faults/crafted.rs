@@ -1,5 +1,5 @@
-//! Connections made of single packets, so that every packet of both directions is known: TCP, UDP, SCTP
-//! and echo, as the kernel's connection tracking takes them.
+//! Connections made packet by packet, in both directions: TCP, UDP, SCTP and echo, as the kernel's
+//! connection tracking accepts them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,7 +8,7 @@ use palisade_lab::packet::read::{PacketKind, ReceivedPacket};
 use palisade_lab::packet::segment::{ACK, PSH, SYN, Segment};
 use palisade_lab::packet::{ProbePayload, ProbeSpec, build};
 
-/// What a connection is of.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
     /// TCP.
@@ -21,91 +21,93 @@ pub enum Protocol {
     Echo,
 }
 
-/// All of them.
+/// All protocols.
 pub const PROTOCOLS: [Protocol; 4] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp, Protocol::Echo];
 
-/// A connection of a client to a server.
+/// A connection from a client to a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Connection {
-    /// What it is of.
+    /// Its protocol.
     pub protocol: Protocol,
     /// The client. Its port is the identifier of echoes.
     pub client: SocketAddr,
-    /// Whom the client dials.
-    pub dialled: SocketAddr,
-    /// Who answers.
+    /// The address that the client sends to.
+    pub destination: SocketAddr,
+    /// The address that replies.
     pub server: SocketAddr,
 }
 
-/// Who sends.
+/// The sender of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// The client.
-    There,
+    FromClient,
     /// The server.
-    Back,
+    FromServer,
 }
 
-/// Which packet of a connection.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// The first ones of a way: what is needed until the other side may answer.
+pub enum Phase {
+    /// The first packet of a direction.
     Opening,
-    /// What completes the opening; nothing for protocols that need no more.
+    /// The packet that completes the handshake, if the protocol has one.
     Confirming,
     /// Data.
     Running,
 }
 
-/// The number in every packet, where there is room for one.
-const NUMBER: u32 = 0x0bad_cafe;
-/// The first sequence numbers of both sides.
-const SEQUENCES: (u32, u32) = (1_000_000, 2_000_000);
-/// The tags that both sides of SCTP chose.
+/// The identifier in the payload of probes.
+const PROBE_ID: u32 = 0x0bad_cafe;
+/// The initial sequence numbers of client and server.
+const INITIAL_SEQUENCES: (u32, u32) = (1_000_000, 2_000_000);
+/// The SCTP verification tags of client and server.
 const TAGS: (u32, u32) = (0x1111_1111, 0x2222_2222);
 
 impl Connection {
-    /// A packet of it; none where the protocol has none.
-    pub fn packet(&self, way: Way, stage: Stage) -> Result<Option<Vec<u8>>> {
-        let (from, to) = match way {
-            Way::There => (self.client, self.dialled),
-            Way::Back => (self.server, self.client),
+    /// A packet of a phase, if the protocol has one.
+    pub fn packet(&self, direction: Direction, node: Phase) -> Result<Option<Vec<u8>>> {
+        let (from, to) = match direction {
+            Direction::FromClient => (self.client, self.destination),
+            Direction::FromServer => (self.server, self.client),
         };
         match self.protocol {
-            Protocol::Tcp => segment(from, to, way, stage).map(Some),
-            Protocol::Sctp => Ok(Some(carry(
+            Protocol::Tcp => segment(from, to, direction, node).map(Some),
+            Protocol::Sctp => Ok(Some(ip_packet(
                 from.ip(),
                 to.ip(),
                 132,
-                &sctp(from, to, way, stage),
+                &sctp(from, to, direction, node),
             ))),
-            Protocol::Udp | Protocol::Echo if stage == Stage::Confirming => Ok(None),
+            Protocol::Udp | Protocol::Echo if node == Phase::Confirming => Ok(None),
             Protocol::Udp => {
-                made(from, to, from.port(), ProbePayload::Udp { port: to.port() }).map(Some)
+                probe(from, to, from.port(), ProbePayload::Udp { port: to.port() }).map(Some)
             }
             Protocol::Echo => {
-                let request = made(from, to, self.client.port(), ProbePayload::Echo)?;
-                Ok(Some(match way {
-                    Way::There => request,
-                    Way::Back => reply(request, from.is_ipv4()),
+                let request = probe(from, to, self.client.port(), ProbePayload::Echo)?;
+                Ok(Some(match direction {
+                    Direction::FromClient => request,
+                    Direction::FromServer => echo_reply(request, from.is_ipv4()),
                 }))
             }
         }
     }
 
-    /// Whether a packet that was seen is this connection's, on its way.
-    pub fn is_its(&self, way: Way, seen: &ReceivedPacket) -> bool {
-        let (from, to) = match way {
-            Way::There => (self.client, self.server),
-            Way::Back => (self.dialled, self.client),
+    /// Whether a received packet belongs to this connection and direction.
+    pub fn matches(&self, direction: Direction, seen: &ReceivedPacket) -> bool {
+        let (from, to) = match direction {
+            Direction::FromClient => (self.client, self.server),
+            Direction::FromServer => (self.destination, self.client),
         };
         if (seen.source, seen.destination) != (from.ip(), to.ip()) {
             return false;
         }
-        match (self.protocol, way) {
-            // Echoes between two addresses are told apart by nothing that a reader says.
-            (Protocol::Echo, Way::There) => matches!(seen.kind, PacketKind::Probe(1 | 58)),
-            (Protocol::Echo, Way::Back) => seen.kind == PacketKind::EchoReply,
+        match (self.protocol, direction) {
+            // `ReceivedPacket` has nothing that distinguishes echoes between the same addresses.
+            (Protocol::Echo, Direction::FromClient) => {
+                matches!(seen.kind, PacketKind::Probe(1 | 58))
+            }
+            (Protocol::Echo, Direction::FromServer) => seen.kind == PacketKind::EchoReply,
             (Protocol::Tcp | Protocol::Udp | Protocol::Sctp, _) => {
                 let is_error = matches!(seen.kind, PacketKind::Error(_));
                 seen.ports == Some((from.port(), to.port())) && !is_error
@@ -114,18 +116,18 @@ impl Connection {
     }
 }
 
-fn segment(from: SocketAddr, to: SocketAddr, way: Way, stage: Stage) -> Result<Vec<u8>> {
-    let (client, server) = SEQUENCES;
-    let (own, other) = match way {
-        Way::There => (client, server),
-        Way::Back => (server, client),
+fn segment(from: SocketAddr, to: SocketAddr, direction: Direction, node: Phase) -> Result<Vec<u8>> {
+    let (client, server) = INITIAL_SEQUENCES;
+    let (own, other) = match direction {
+        Direction::FromClient => (client, server),
+        Direction::FromServer => (server, client),
     };
-    let (flags, sequence, acknowledgment, data): (u8, u32, u32, &[u8]) = match (stage, way) {
-        (Stage::Opening, Way::There) => (SYN, own, 0, &[]),
-        (Stage::Opening, Way::Back) => (SYN | ACK, own, other + 1, &[]),
-        (Stage::Confirming, _) => (ACK, own + 1, other + 1, &[]),
-        // The same bytes again and again: to connection tracking, somebody is impatient.
-        (Stage::Running, _) => (PSH | ACK, own + 1, other + 1, b"data"),
+    let (flags, sequence, acknowledgment, data): (u8, u32, u32, &[u8]) = match (node, direction) {
+        (Phase::Opening, Direction::FromClient) => (SYN, own, 0, &[]),
+        (Phase::Opening, Direction::FromServer) => (SYN | ACK, own, other + 1, &[]),
+        (Phase::Confirming, _) => (ACK, own + 1, other + 1, &[]),
+        // Always the same bytes: connection tracking sees a retransmission.
+        (Phase::Running, _) => (PSH | ACK, own + 1, other + 1, b"data"),
     };
     let segment = Segment {
         source: from,
@@ -135,10 +137,10 @@ fn segment(from: SocketAddr, to: SocketAddr, way: Way, stage: Stage) -> Result<V
         acknowledgment,
         data,
     };
-    segment.build().context("a segment cannot be made")
+    segment.build().context("cannot build a segment")
 }
 
-fn made(
+fn probe(
     from: SocketAddr,
     to: SocketAddr,
     source_port: u16,
@@ -150,14 +152,14 @@ fn made(
         destination: to.ip(),
         carried,
         source_port,
-        id: NUMBER,
+        id: PROBE_ID,
     };
     build(&draft, &mut packet)?;
     Ok(packet)
 }
 
-/// Makes a reply of a request: another type, and the checksum that follows from it.
-fn reply(mut packet: Vec<u8>, is_ipv4: bool) -> Vec<u8> {
+/// Turns an echo request into its reply: another type, and an adapted checksum.
+fn echo_reply(mut packet: Vec<u8>, is_ipv4: bool) -> Vec<u8> {
     let (start, to, difference) = match is_ipv4 {
         // 8 becomes 0: the sum of all words gets smaller by 0x0800, and its complement larger.
         true => (20, 0, 0x0800_u32),
@@ -173,31 +175,31 @@ fn reply(mut packet: Vec<u8>, is_ipv4: bool) -> Vec<u8> {
     packet
 }
 
-/// A packet of SCTP: the common header and one chunk.
-fn sctp(from: SocketAddr, to: SocketAddr, way: Way, stage: Stage) -> Vec<u8> {
+/// An SCTP packet: the common header and one chunk.
+fn sctp(from: SocketAddr, to: SocketAddr, direction: Direction, node: Phase) -> Vec<u8> {
     const DATA: u8 = 0;
     const INIT: u8 = 1;
     const INIT_ACK: u8 = 2;
     const COOKIE_ECHO: u8 = 10;
     const COOKIE_ACK: u8 = 11;
     let (clients, servers) = TAGS;
-    // Who receives has chosen the tag.
-    let tag = match (way, stage) {
-        (Way::There, Stage::Opening) => 0,
-        (Way::There, _) => servers,
-        (Way::Back, _) => clients,
+    // The receiver has chosen the tag.
+    let tag = match (direction, node) {
+        (Direction::FromClient, Phase::Opening) => 0,
+        (Direction::FromClient, _) => servers,
+        (Direction::FromServer, _) => clients,
     };
     let start = |own: u32| {
-        let words = [own, 65_535, 0x0001_0001, own];
-        words.iter().flat_map(|it| it.to_be_bytes()).collect()
+        let message = [own, 65_535, 0x0001_0001, own];
+        message.iter().flat_map(|it| it.to_be_bytes()).collect()
     };
-    let (kind, flags, body): (u8, u8, Vec<u8>) = match (way, stage) {
-        (Way::There, Stage::Opening) => (INIT, 0, start(clients)),
-        (Way::Back, Stage::Opening) => (INIT_ACK, 0, start(servers)),
-        (Way::There, Stage::Confirming) => (COOKIE_ECHO, 0, vec![1, 2, 3, 4]),
-        (Way::Back, Stage::Confirming) => (COOKIE_ACK, 0, Vec::new()),
+    let (kind, flags, body): (u8, u8, Vec<u8>) = match (direction, node) {
+        (Direction::FromClient, Phase::Opening) => (INIT, 0, start(clients)),
+        (Direction::FromServer, Phase::Opening) => (INIT_ACK, 0, start(servers)),
+        (Direction::FromClient, Phase::Confirming) => (COOKIE_ECHO, 0, vec![1, 2, 3, 4]),
+        (Direction::FromServer, Phase::Confirming) => (COOKIE_ACK, 0, Vec::new()),
         // First and last fragment of a message: number, stream, protocol, four bytes.
-        (_, Stage::Running) => (DATA, 3, [&[0; 12][..], b"data"].concat()),
+        (_, Phase::Running) => (DATA, 3, [&[0; 12][..], b"data"].concat()),
     };
     let mut bytes = Vec::new();
     bytes.extend(from.port().to_be_bytes());
@@ -214,8 +216,8 @@ fn sctp(from: SocketAddr, to: SocketAddr, way: Way, stage: Stage) -> Vec<u8> {
     bytes
 }
 
-/// Puts an IP header before something.
-fn carry(source: IpAddr, destination: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
+/// Prepends an IP header.
+fn ip_packet(source: IpAddr, destination: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let mut packet = Vec::new();
     match (source, destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {

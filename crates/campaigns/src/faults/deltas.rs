@@ -1,5 +1,5 @@
-//! The agent itself, told of objects one by one, on the kernel of a node. Time is what it is told, so that
-//! no pause of the agent's is waited for.
+//! The agent's loop on the kernel of a node, with objects delivered one by one. Its clock is a
+//! parameter: no test waits for a pause of the agent.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use palisade_nft::watch::Notice;
 use palisade_nft::{Conntrack, Kernel};
 
 use super::objects::{Key, NAMESPACE, NODE, Objects};
-use super::programming::Programming;
+use super::programmer::Programmer;
 
 /// The agent on a kernel.
 #[derive(Debug)]
@@ -25,52 +25,40 @@ pub struct Deltas {
     /// The node's kernel.
     pub kernel: Kernel,
     conntrack: Conntrack,
-    told: Objects,
+    delivered: Objects,
     now: Duration,
-    /// What it did since it was last asked.
-    pub happened: Vec<SyncOutcome>,
-}
-
-/// Whether running connections are judged anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Running {
-    /// They are.
-    Judged,
-    /// They go on.
-    Kept,
+    /// The outcomes since the last comparison.
+    pub outcomes: Vec<SyncOutcome>,
 }
 
 impl Deltas {
-    /// Goes on from what a kernel has. The calling thread is in the node's namespace.
-    pub fn with(mut kernel: Kernel, running: Running) -> Result<Deltas> {
+    /// Starts from the table of a kernel. The calling thread is in the node's namespace.
+    pub fn with(mut kernel: Kernel, established: Established) -> Result<Deltas> {
         let found = match kernel.adopt()? {
             true => kernel.generation()?,
             false => None,
         };
         let found = found.and_then(|it| Generation::new(u16::try_from(it).ok()?));
         let mut config = Config::new(NODE);
-        config.established = match running {
-            Running::Judged => Established::Judge,
-            Running::Kept => Established::Keep,
-        };
+        config.established = established;
         Ok(Deltas {
             agent: Agent::new(config, found),
             kernel,
             conntrack: Conntrack::open()?,
-            told: Objects::default(),
+            delivered: Objects::default(),
             now: Duration::ZERO,
-            happened: Vec::new(),
+            outcomes: Vec::new(),
         })
     }
 
-    /// Tells the agent what is different.
-    pub fn tell(&mut self, objects: &Objects) -> Result<()> {
-        let gone: Vec<Key> = self.told.iter().map(|(key, _)| key.clone()).collect();
-        for key in gone.iter().filter(|it| objects.get(it).is_none()) {
+    /// Delivers the changed objects to the agent.
+    pub fn deliver(&mut self, objects: &Objects) -> Result<()> {
+        let keys: Vec<Key> = self.delivered.iter().map(|(key, _)| key.clone()).collect();
+        for key in keys.iter().filter(|it| objects.get(it).is_none()) {
             self.agent.remove(self.now, object_key(key));
         }
         for (key, object) in objects.iter() {
-            if self.told.get(key) == Some(object) {
+            if self.delivered.get(key) == Some(object) {
                 continue;
             }
             let sources = [Source::new("object.json", serde_json::to_vec(object)?)];
@@ -80,34 +68,34 @@ impl Deltas {
                     .set(self.now, object_key(key), &lower_one(object));
             }
         }
-        self.told = objects.clone();
+        self.delivered = objects.clone();
         self.agent.synced(self.now);
         Ok(())
     }
 
-    /// Lets time go by.
-    pub fn pass(&mut self, time: Duration) {
+    /// Advances the agent's clock.
+    pub fn advance_clock(&mut self, time: Duration) {
         self.now += time;
     }
 
-    /// Says that somebody else changed something.
+    /// Delivers a notice of the kernel.
     pub fn notice(&mut self, notice: &Notice) {
         self.agent.noticed(self.now, notice);
     }
 
-    /// Does what is to be done until the kernel holds what was told, or something fails.
-    pub fn settle(&mut self) -> Result<()> {
-        for _ in 0..MOST_TURNS {
+    /// Runs the agent until the kernel enforces the delivered objects, or a command fails.
+    pub fn run_until_current(&mut self) -> Result<()> {
+        for _ in 0..MAX_STEPS {
             let next = self.agent.next(self.now);
             let is_current = self.agent.is_current();
             let failed = match next {
                 Next::Do(command) => {
-                    let outcome = self.carry_out(command);
+                    let outcome = self.execute(command);
                     self.agent.finished(self.now, outcome.clone());
                     outcome.err()
                 }
                 Next::Spawn(task) => {
-                    let outcome = self.carry_out_task(task);
+                    let outcome = self.execute_task(task);
                     let failed = match &outcome {
                         TaskOutcome::ClearMarks(outcome) => outcome.clone().err(),
                         TaskOutcome::Audit(outcome) => outcome.clone().err(),
@@ -120,17 +108,17 @@ impl Deltas {
                     self.now = self.now.max(until);
                     continue;
                 }
-                Next::Wait(None) => bail!("the agent waits for nothing"),
+                Next::Wait(None) => bail!("the agent waits without a deadline"),
             };
-            self.happened.extend(self.agent.outcomes());
+            self.outcomes.extend(self.agent.outcomes());
             if let Some(CommandError(why)) = failed {
-                bail!("the agent was refused: {why}");
+                bail!("the kernel refused a command: {why}");
             }
         }
-        bail!("the agent does not come to rest");
+        bail!("the agent does not become idle");
     }
 
-    fn carry_out(&mut self, command: Command) -> Result<(), CommandError> {
+    fn execute(&mut self, command: Command) -> Result<(), CommandError> {
         let failed = |error: palisade_nft::Error| CommandError(error.to_string());
         match command {
             Command::Install(ruleset) => {
@@ -145,8 +133,8 @@ impl Deltas {
         Ok(())
     }
 
-    /// Does at once what the real one does in the background.
-    fn carry_out_task(&mut self, task: Task) -> TaskOutcome {
+    /// Runs a background task synchronously.
+    fn execute_task(&mut self, task: Task) -> TaskOutcome {
         let failed = |error: palisade_nft::Error| CommandError(error.to_string());
         let bits = MarkBits::DEFAULT;
         match task {
@@ -170,8 +158,8 @@ impl Deltas {
     }
 }
 
-/// More than any change takes.
-const MOST_TURNS: usize = 50;
+/// Steps within which the agent must be idle.
+const MAX_STEPS: usize = 50;
 
 fn object_key(key: &Key) -> ObjectKey<'_> {
     let (kind, namespace) = match key.kind {
@@ -188,26 +176,26 @@ fn object_key(key: &Key) -> ObjectKey<'_> {
     }
 }
 
-impl Programming for Deltas {
+impl Programmer for Deltas {
     fn apply(&mut self, objects: &Objects) -> Result<()> {
-        // A second goes by between changes, so that none has to wait for its turn.
+        // One second per change: no change waits for the rate limit.
         self.now += Duration::from_secs(1);
-        self.tell(objects)?;
-        self.settle()
+        self.deliver(objects)?;
+        self.run_until_current()
     }
 
     fn differences(&mut self, _: &Objects) -> Result<Vec<String>> {
-        self.happened.clear();
-        // Whoever may have missed something compares.
+        self.outcomes.clear();
+        // A lost notice makes the agent audit the table.
         self.notice(&Notice::Lost);
-        self.settle()?;
-        let words = self.happened.drain(..).filter_map(|it| {
-            if let SyncOutcome::Drifted(words) = it {
-                Some(words)
+        self.run_until_current()?;
+        let message = self.outcomes.drain(..).filter_map(|it| {
+            if let SyncOutcome::Drifted(message) = it {
+                Some(message)
             } else {
                 None
             }
         });
-        Ok(words.flatten().collect())
+        Ok(message.flatten().collect())
     }
 }

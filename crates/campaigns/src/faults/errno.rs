@@ -1,5 +1,5 @@
-//! F05: the kernel refuses, or its answer is lost, at every call of every kind of update. Until the retry
-//! the state is the old one or the new one; after it, the new one.
+//! F05: the kernel returns an error, or its response is lost, at every call of every kind of
+//! update. Until the retry the state is the old or the new one; after it, the new one.
 
 use anyhow::{Context as _, Result};
 use nix::errno::Errno;
@@ -8,32 +8,35 @@ use palisade_lab::packet::{ProbePayload, ProbeSpec, build};
 use palisade_lab::topology::Location;
 use palisade_nft::faults::Fault;
 
-use super::churn::{ChurningCluster, KINDS, Kind};
+use super::churn::{CHANGE_KINDS, ChangeKind, ChurningCluster};
 use super::matrix::{Matrix, Verdicts};
 use super::objects::{Objects, Pod, pod_address};
 use super::outcome::Outcome;
-use super::programming::Programming;
-use super::script::{ERRORS, Happens, Script};
+use super::programmer::Programmer;
+use super::script::{ERRORS, Injection, Script};
 use super::test_node::{SPARE, TestNode};
 
-/// What can happen to a call.
-fn events() -> Vec<Happens> {
-    let mut events = vec![Happens::Once(Fault::Lose), Happens::FromThenOn(Fault::Lose)];
+/// The injections for one call.
+fn injections() -> Vec<Injection> {
+    let mut injections = vec![
+        Injection::Once(Fault::Lose),
+        Injection::FromCallOn(Fault::Lose),
+    ];
     for errno in ERRORS {
-        events.push(Happens::Once(Fault::Fail(errno)));
-        // Nobody is interrupted for ever.
+        injections.push(Injection::Once(Fault::Fail(errno)));
+        // EINTR does not persist.
         if errno != Errno::EINTR {
-            events.push(Happens::FromThenOn(Fault::Fail(errno)));
+            injections.push(Injection::FromCallOn(Fault::Fail(errno)));
         }
     }
-    events
+    injections
 }
 
-/// Lets things happen at every call of every kind of update: so many of all that can.
+/// Injects up to `tries` faults at every call of every kind of update.
 pub fn errors(
     name: &str,
-    stage: &TestNode,
-    programming: &mut dyn Programming,
+    node: &TestNode,
+    programmer: &mut dyn Programmer,
     script: &Script,
     tries: u64,
     seed: u64,
@@ -41,37 +44,39 @@ pub fn errors(
     let mut outcome = Outcome::new(name);
     outcome.count("leaked", 0);
     outcome.count("lost", 0);
-    let mut matrix = Matrix::open(stage)?;
-    let mut turn = 0;
-    for kind in KINDS {
-        let (old, new) = states(kind, seed);
+    let mut matrix = Matrix::open(node)?;
+    let mut offset = 0;
+    for kind in CHANGE_KINDS {
+        let (old, new) = before_and_after(kind, seed);
         let [before, after] = [matrix.predicted(&old)?, matrix.predicted(&new)?];
-        programming.apply(&old)?;
+        programmer.apply(&old)?;
         script.arm(None);
-        programming.apply(&new)?;
+        programmer.apply(&new)?;
         let calls = script.calls();
         outcome.count("calls", calls);
         for call in 0..calls {
-            let events = events();
+            let injections = injections();
             let tries = usize::try_from(tries).unwrap_or(usize::MAX);
-            // Others at the next call: they have no number in common with all of them.
-            turn += 7;
-            let chosen = events.iter().cycle().skip(turn % events.len());
-            for event in chosen.take(tries.min(events.len())).copied() {
+            // Other injections at the next call: 7 does not divide their number.
+            offset += 7;
+            let chosen = injections.iter().cycle().skip(offset % injections.len());
+            for injection in chosen.take(tries.min(injections.len())).copied() {
                 script.arm(None);
-                programming.apply(&old).context("back to where it began")?;
-                script.arm(Some((call, event)));
-                let applied = programming.apply(&new);
+                programmer
+                    .apply(&old)
+                    .context("cannot restore the old state")?;
+                script.arm(Some((call, injection)));
+                let applied = programmer.apply(&new);
                 script.arm(None);
                 outcome.count("faults", 1);
-                let when = format!("with {event:?} at call {call} of {kind:?}");
-                let both = narrower(&before, &after);
-                let states: &[&Verdicts] = match applied {
+                let when = format!("with {injection:?} at call {call} of {kind:?}");
+                let both = both_allow(&before, &after);
+                let before_and_after: &[&Verdicts] = match applied {
                     Ok(()) => &[&after],
                     Err(_) => &[&before, &after, &both],
                 };
-                matrix.compare_with(&mut outcome, states, &when)?;
-                match programming.apply(&new) {
+                matrix.compare_with(&mut outcome, before_and_after, &when)?;
+                match programmer.apply(&new) {
                     Ok(()) => matrix.compare_with(&mut outcome, &[&after], &when)?,
                     Err(error) => outcome.check(false, || format!("no retry {when}: {error:#}")),
                 }
@@ -82,37 +87,37 @@ pub fn errors(
 }
 
 /// The objects before and after a change of one kind.
-pub fn states(kind: Kind, seed: u64) -> (Objects, Objects) {
-    let mut town = ChurningCluster::new(seed);
-    for kind in KINDS {
-        town.change_so(kind);
+pub fn before_and_after(kind: ChangeKind, seed: u64) -> (Objects, Objects) {
+    let mut cluster = ChurningCluster::new(seed);
+    for kind in CHANGE_KINDS {
+        cluster.apply(kind);
     }
-    let old = town.objects.clone();
-    town.change_so(kind);
-    (old, town.objects)
+    let old = cluster.objects.clone();
+    cluster.apply(kind);
+    (old, cluster.objects)
 }
 
-/// What both of two states allow: what holds while both enforce.
-pub fn narrower(one: &Verdicts, other: &Verdicts) -> Verdicts {
+/// The verdicts while two tables enforce: only packets that both accept pass.
+pub fn both_allow(one: &Verdicts, other: &Verdicts) -> Verdicts {
     one.iter().zip(other).map(|(a, b)| *a && *b).collect()
 }
 
-/// Sets that are full: more and more peers, then few again.
-pub fn crowds(
+/// Grows sets to their capacity and beyond, and shrinks them again.
+pub fn full_sets(
     name: &str,
-    stage: &TestNode,
-    programming: &mut dyn Programming,
-    most: u16,
+    node: &TestNode,
+    programmer: &mut dyn Programmer,
+    limit: u16,
 ) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
     outcome.count("leaked", 0);
     outcome.count("lost", 0);
-    let mut matrix = Matrix::open(stage)?;
-    let mut town = ChurningCluster::new(0);
-    for wanted in [1, most / 8, most, most / 2, 1] {
-        let mut objects = town.objects.clone();
+    let mut matrix = Matrix::open(node)?;
+    let mut cluster = ChurningCluster::new(0);
+    for wanted in [1, limit / 8, limit, limit / 2, 1] {
+        let mut objects = cluster.objects.clone();
         for number in 0..wanted {
-            let name = format!("crowd-{number}");
+            let name = format!("extra-{number}");
             let [high, low] = number.to_be_bytes();
             let addresses = vec![
                 std::net::Ipv4Addr::new(10, 1, high, low).into(),
@@ -123,43 +128,43 @@ pub fn crowds(
                 ..Pod::elsewhere(&name, "client", 1)
             });
         }
-        programming.apply(&objects)?;
+        programmer.apply(&objects)?;
         matrix.compare(&mut outcome, &objects, &format!("with {wanted} more peers"))?;
         outcome.count("peers", wanted.into());
-        town.change();
+        cluster.change();
     }
     Ok(outcome)
 }
 
-/// Connection tracking is full: what is new may be lost, but nothing that is denied gets through, and
-/// what runs goes on.
+/// Fills connection tracking: new connections may be lost, but denied packets do not pass, and
+/// established connections continue.
 pub fn full_conntrack(
     name: &str,
-    stage: &TestNode,
-    programming: &mut dyn Programming,
+    node: &TestNode,
+    programmer: &mut dyn Programmer,
 ) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
-    let mut town = ChurningCluster::new(0);
+    let mut cluster = ChurningCluster::new(0);
     for (name, place) in ["left", "right"].iter().zip(SPARE) {
-        town.objects.put_pod(&Pod::at(name, "plain", place));
+        cluster.objects.put_pod(&Pod::at(name, "plain", place));
     }
-    let mut matrix = Matrix::open(stage)?;
-    let mut conntrack = stage.on_node(|| Ok(palisade_nft::Conntrack::open()?))?;
-    let most = conntrack.max()?.context("the kernel has no limit")?;
-    programming.apply(&town.objects)?;
-    let predicted = matrix.predicted(&town.objects)?;
-    fill(&mut matrix, most)?;
+    let mut matrix = Matrix::open(node)?;
+    let mut conntrack = node.on_node(|| Ok(palisade_nft::Conntrack::open()?))?;
+    let limit = conntrack.max()?.context("the kernel has no limit")?;
+    programmer.apply(&cluster.objects)?;
+    let predicted = matrix.predicted(&cluster.objects)?;
+    fill(&mut matrix, limit)?;
     let count = conntrack.count()?;
     outcome.count("connections", count.into());
-    outcome.check(count >= most / 100 * 95, || {
-        format!("only {count} of {most} connections were made")
+    outcome.check(count >= limit / 100 * 95, || {
+        format!("only {count} of {limit} connections were made")
     });
     let measured = matrix.measured()?;
     outcome.count("packets compared", measured.len() as u64);
     for (measured, predicted) in measured.iter().zip(&predicted) {
         let what = match (*measured, *predicted) {
             (true, false) => "leaked",
-            (false, true) => "not taken",
+            (false, true) => "lost",
             (true, true) => "passed",
             (false, false) => "denied",
         };
@@ -171,13 +176,13 @@ pub fn full_conntrack(
     Ok(outcome)
 }
 
-/// Fills connection tracking with connections of two pods that no policy is about.
-fn fill(matrix: &mut Matrix, most: u32) -> Result<()> {
+/// Fills connection tracking with connections of two pods that no policy selects.
+fn fill(matrix: &mut Matrix, limit: u32) -> Result<()> {
     let [from, to, ..] = SPARE;
     let mut packet = Vec::new();
     let ports = (7_000..u16::MAX).flat_map(|port| (1_024..u16::MAX).map(move |it| (port, it)));
-    // Some more than fit, as some may end meanwhile.
-    let wanted = most as usize + most as usize / 50;
+    // More than the limit: some entries may expire meanwhile.
+    let wanted = limit as usize + limit as usize / 50;
     for (number, (port, source_port)) in ports.take(wanted).enumerate() {
         packet.clear();
         let draft = ProbeSpec {

@@ -1,6 +1,6 @@
-//! F03: connections that are running when their policy changes. After a commit that denies them has
-//! returned, no packet of either direction arrives; when they are allowed again, they go on; others do
-//! not notice.
+//! F03: established connections whose policy changes. After the commit that denies them, no packet
+//! of either direction arrives. When they are allowed again, they continue. Other connections are
+//! not affected.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,44 +14,44 @@ use palisade_nft::node::Established;
 use palisade_nft::{Conntrack, Kernel};
 use serde_json::{Value, json};
 
-use super::crafted::{Connection, PROTOCOLS, Protocol, Stage as Part, Way};
+use super::crafted::{Connection, Direction, PROTOCOLS, Phase, Protocol};
 use super::matrix::mute;
 use super::objects::{Objects, Pod, isolates, pod_address};
 use super::outcome::Outcome;
-use super::programming::{Programming, Swap};
+use super::programmer::{Programmer, Swap};
 use super::test_node::{CLIENT, SERVER, SPARE, TestNode};
 
-/// The port of the servers, and that of the Service before them.
+/// The port of the servers, and the port of their Service.
 const PORT: u16 = 8080;
 const SERVICE_PORT: u16 = 80;
 
-/// What of a connection has been seen when its policy changes.
+/// The packets of a connection before its policy changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+enum TrafficPattern {
     /// Data in both directions, before and after.
     Both,
-    /// After the opening, only the server sends.
-    OnlyAnswers,
-    /// It was not opened completely.
+    /// After the handshake, only the server sends.
+    ServerOnly,
+    /// The handshake is not complete.
     HalfOpen,
 }
 
-/// A connection, and where it goes.
+/// A connection and its server.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     connection: Connection,
     server: usize,
-    shape: Shape,
-    /// Whether the cut is about it.
+    pattern: TrafficPattern,
+    /// Whether a cut denies it.
     is_cut: bool,
 }
 
-/// Who is cut off.
+/// The policy that denies connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
-    /// The server does not take the client's any more.
+    /// The server's ingress denies the client.
     AtServer,
-    /// The client may not send to the server any more.
+    /// The client's egress denies the server.
     AtClient,
 }
 
@@ -59,7 +59,7 @@ fn peer(app: &str) -> Value {
     json!([{"podSelector": {"matchLabels": {"app": app}}}])
 }
 
-/// The objects; if something is cut, the client reaches only the other server.
+/// The objects. With a cut, the client reaches only the other server.
 fn objects(cut: Option<Cut>) -> Objects {
     let [other, ..] = SPARE;
     let mut objects = Objects::new();
@@ -100,7 +100,8 @@ fn service(family: Family, server: usize) -> IpAddr {
     }
 }
 
-/// Every kind of connection, directly and through a Service, at source ports from some on.
+/// Every kind of connection, directly and through a Service, with source ports from `first_port`
+/// on.
 fn cases(first_port: u16) -> Vec<Case> {
     let [other, ..] = SPARE;
     let mut cases = Vec::new();
@@ -109,17 +110,21 @@ fn cases(first_port: u16) -> Vec<Case> {
         for (server, is_cut) in [(SERVER, true), (other, false)] {
             for protocol in PROTOCOLS {
                 for through_service in [false, true] {
-                    for shape in [Shape::Both, Shape::OnlyAnswers, Shape::HalfOpen] {
+                    for pattern in [
+                        TrafficPattern::Both,
+                        TrafficPattern::ServerOnly,
+                        TrafficPattern::HalfOpen,
+                    ] {
                         let is_echo = protocol == Protocol::Echo;
-                        let half = shape == Shape::HalfOpen && protocol != Protocol::Tcp;
-                        // Echoes between two addresses look alike.
-                        if half || is_echo && (through_service || shape != Shape::Both) {
+                        let half = pattern == TrafficPattern::HalfOpen && protocol != Protocol::Tcp;
+                        // Echoes between two addresses cannot be distinguished.
+                        if half || is_echo && (through_service || pattern != TrafficPattern::Both) {
                             continue;
                         }
                         port += 1;
                         let at = |address, port| SocketAddr::new(address, port);
                         let direct = at(pod_address(server, family), PORT);
-                        let dialled = match through_service {
+                        let destination = match through_service {
                             true => at(service(family, server), SERVICE_PORT),
                             false => direct,
                         };
@@ -127,11 +132,11 @@ fn cases(first_port: u16) -> Vec<Case> {
                             connection: Connection {
                                 protocol,
                                 client: at(pod_address(CLIENT, family), port),
-                                dialled,
+                                destination,
                                 server: direct,
                             },
                             server,
-                            shape,
+                            pattern,
                             is_cut,
                         });
                     }
@@ -142,8 +147,8 @@ fn cases(first_port: u16) -> Vec<Case> {
     cases
 }
 
-/// What a Service proxy would put on the node.
-fn translate(stage: &TestNode) -> Result<()> {
+/// Installs the address translation of a Service proxy on the node.
+fn translate(node: &TestNode) -> Result<()> {
     let [other, ..] = SPARE;
     let mut entries = Vec::new();
     for family in Family::BOTH {
@@ -159,104 +164,109 @@ fn translate(stage: &TestNode) -> Result<()> {
             }
         }
     }
-    stage.on_node(|| Ok(Kernel::open()?.install_plain(&translations(&entries))?))
+    node.on_node(|| Ok(Kernel::open()?.install_plain(&translations(&entries))?))
 }
 
-/// The connections and the sockets that they are made with.
-struct Running {
+/// The connections, and the sockets that send their packets.
+struct Connections {
     wire: Wire,
     cases: Vec<Case>,
 }
 
-impl Running {
-    /// Sends a packet of each connection that is chosen; says of which one it arrived.
+impl Connections {
+    /// Sends a packet of each selected connection. Returns which of them arrived.
     fn send(
         &mut self,
-        way: Way,
-        part: Part,
-        is_chosen: impl Fn(&Case) -> bool,
+        direction: Direction,
+        phase: Phase,
+        is_selected: impl Fn(&Case) -> bool,
     ) -> Result<Vec<(Case, bool)>> {
         let mut arrived = Vec::new();
         let mut places = vec![CLIENT];
-        if way == Way::Back {
+        if direction == Direction::FromServer {
             places = self.cases.iter().map(|it| it.server).collect();
             places.sort_unstable();
             places.dedup();
         }
         for place in places {
-            let from_here = |case: &Case| way == Way::There || case.server == place;
+            let from_here =
+                |case: &Case| direction == Direction::FromClient || case.server == place;
             let mut packets = Vec::new();
             let mut sent = Vec::new();
             for case in &self.cases {
                 if from_here(case)
-                    && is_chosen(case)
-                    && let Some(packet) = case.connection.packet(way, part)?
+                    && is_selected(case)
+                    && let Some(packet) = case.connection.packet(direction, phase)?
                 {
                     packets.push(packet);
                     sent.push(*case);
                 }
             }
             let packets = packets.iter().map(Vec::as_slice);
-            let seen: Vec<(Location, ReceivedPacket)> =
+            let received: Vec<(Location, ReceivedPacket)> =
                 self.wire.exchange(Location::Pod(place), packets)?;
             arrived.extend(sent.into_iter().map(|case| {
-                let to = match way {
-                    Way::There => Location::Pod(case.server),
-                    Way::Back => Location::Pod(CLIENT),
+                let to = match direction {
+                    Direction::FromClient => Location::Pod(case.server),
+                    Direction::FromServer => Location::Pod(CLIENT),
                 };
-                let is_its = |(place, seen): &(Location, ReceivedPacket)| {
-                    *place == to && case.connection.is_its(way, seen)
+                let matches = |(place, received): &(Location, ReceivedPacket)| {
+                    *place == to && case.connection.matches(direction, received)
                 };
-                (case, seen.iter().any(is_its))
+                (case, received.iter().any(matches))
             }));
         }
         Ok(arrived)
     }
 
-    /// Opens all connections, as far as their shape wants it.
+    /// Opens all connections, according to their pattern.
     fn open(&mut self, outcome: &mut Outcome) -> Result<()> {
-        let complete = |case: &Case| case.shape != Shape::HalfOpen;
-        for (way, part) in [(Way::There, Part::Opening), (Way::Back, Part::Opening)] {
-            let all = self.send(way, part, |_| true)?;
-            note(outcome, &all, true, "while it was opened");
-        }
-        for (way, part) in [
-            (Way::There, Part::Confirming),
-            (Way::Back, Part::Confirming),
-            (Way::There, Part::Running),
-            (Way::Back, Part::Running),
+        let complete = |case: &Case| case.pattern != TrafficPattern::HalfOpen;
+        for (direction, phase) in [
+            (Direction::FromClient, Phase::Opening),
+            (Direction::FromServer, Phase::Opening),
         ] {
-            let all = self.send(way, part, |case| {
-                let answers = case.shape == Shape::OnlyAnswers && part == Part::Running;
-                complete(case) && !(answers && way == Way::There)
+            let all = self.send(direction, phase, |_| true)?;
+            record(outcome, &all, true, "during the handshake");
+        }
+        for (direction, phase) in [
+            (Direction::FromClient, Phase::Confirming),
+            (Direction::FromServer, Phase::Confirming),
+            (Direction::FromClient, Phase::Running),
+            (Direction::FromServer, Phase::Running),
+        ] {
+            let all = self.send(direction, phase, |case| {
+                let is_server_only =
+                    case.pattern == TrafficPattern::ServerOnly && phase == Phase::Running;
+                complete(case) && !(is_server_only && direction == Direction::FromClient)
             })?;
-            note(outcome, &all, true, "before anything changed");
+            record(outcome, &all, true, "before the change");
         }
         Ok(())
     }
 
-    /// Sends data both ways, on those that are cut or on the others.
+    /// Sends data in both directions.
     fn run(&mut self, outcome: &mut Outcome, arrives: Arrives, when: &str) -> Result<()> {
-        for way in [Way::Back, Way::There] {
-            let all = self.send(way, Part::Running, |case| {
-                !(case.shape == Shape::OnlyAnswers && way == Way::There)
+        for direction in [Direction::FromServer, Direction::FromClient] {
+            let all = self.send(direction, Phase::Running, |case| {
+                !(case.pattern == TrafficPattern::ServerOnly && direction == Direction::FromClient)
             })?;
             let (cut, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(it, _)| it.is_cut);
-            note(outcome, &cut, arrives == Arrives::All, when);
-            note(outcome, &others, true, when);
+            record(outcome, &cut, arrives == Arrives::All, when);
+            record(outcome, &others, true, when);
         }
         Ok(())
     }
 }
 
-/// What is expected of the connections that a cut is about.
+/// The expectation for connections that a cut denies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Arrives {
     All,
     None,
 }
 
-fn note(outcome: &mut Outcome, all: &[(Case, bool)], expected: bool, when: &str) {
+fn record(outcome: &mut Outcome, all: &[(Case, bool)], expected: bool, when: &str) {
     for (case, arrived) in all {
         outcome.count("packets", 1);
         let what = match (expected, *arrived) {
@@ -269,11 +279,11 @@ fn note(outcome: &mut Outcome, all: &[(Case, bool)], expected: bool, when: &str)
     }
 }
 
-/// Cuts running connections so many times, at either side.
+/// Cuts established connections, alternately at both sides.
 pub fn cuts(
     name: &str,
-    stage: &TestNode,
-    programming: &mut dyn Programming,
+    node: &TestNode,
+    programmer: &mut dyn Programmer,
     cuts: u64,
 ) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
@@ -281,88 +291,89 @@ pub fn cuts(
     outcome.count("lost", 0);
     let [other, ..] = SPARE;
     for pod in [CLIENT, SERVER, other] {
-        mute(stage, pod)?;
+        mute(node, pod)?;
     }
-    translate(stage)?;
-    let mut conntrack = stage.on_node(|| Ok(Conntrack::open()?))?;
-    let mut running = Running {
-        wire: Wire::open(&stage.world)?,
+    translate(node)?;
+    let mut conntrack = node.on_node(|| Ok(Conntrack::open()?))?;
+    let mut connections = Connections {
+        wire: Wire::open(&node.world)?,
         cases: cases(30_000),
     };
-    // Connections that are older than all policies.
-    running.open(&mut outcome)?;
-    running.run(&mut outcome, Arrives::All, "without policies")?;
-    programming.apply(&objects(Some(Cut::AtServer)))?;
-    running.run(&mut outcome, Arrives::None, "after the first table")?;
-    programming.apply(&objects(None))?;
-    running.run(
+    // Connections from before the first policy.
+    connections.open(&mut outcome)?;
+    connections.run(&mut outcome, Arrives::All, "without policies")?;
+    programmer.apply(&objects(Some(Cut::AtServer)))?;
+    connections.run(&mut outcome, Arrives::None, "after the first table")?;
+    programmer.apply(&objects(None))?;
+    connections.run(
         &mut outcome,
         Arrives::All,
         "after the first table allowed it",
     )?;
     for number in 0..cuts {
         conntrack.flush()?;
-        running.cases = cases(31_000 + (number % 200) as u16 * 100);
-        running.open(&mut outcome)?;
+        connections.cases = cases(31_000 + (number % 200) as u16 * 100);
+        connections.open(&mut outcome)?;
         let cut = match number % 2 {
             0 => Cut::AtServer,
             _ => Cut::AtClient,
         };
         for repeat in 0..2 {
-            let (applied, commit) = stage.clock.time(|| programming.apply(&objects(Some(cut))));
+            let (applied, commit) = node.clock.time(|| programmer.apply(&objects(Some(cut))));
             applied?;
-            outcome.took("cut", commit.1 - commit.0);
+            outcome.record_time("cut", commit.1 - commit.0);
             let when = if repeat == 0 {
                 "after a cut"
             } else {
                 "after another cut"
             };
-            running.run(&mut outcome, Arrives::None, when)?;
-            programming.apply(&objects(None))?;
-            running.run(&mut outcome, Arrives::All, "after it was allowed again")?;
+            connections.run(&mut outcome, Arrives::None, when)?;
+            programmer.apply(&objects(None))?;
+            connections.run(&mut outcome, Arrives::All, "after it was allowed again")?;
         }
-        let cut = running.cases.iter().filter(|it| it.is_cut).count() as u64;
+        let cut = connections.cases.iter().filter(|it| it.is_cut).count() as u64;
         outcome.count("cuts", 2);
         outcome.count("connections cut", 2 * cut);
     }
     Ok(outcome)
 }
 
-/// With `--established=keep`, connections that run go on after a cut, and new ones are not made.
+/// With `--established=keep`, established connections continue after a cut, and new ones are
+/// denied.
 pub fn kept(name: &str, cuts: u64) -> Result<Outcome> {
-    let stage = TestNode::build()?;
+    let node = TestNode::build()?;
     let mut outcome = Outcome::new(name);
     outcome.count("leaked", 0);
     outcome.count("lost", 0);
     let [other, ..] = SPARE;
     for pod in [CLIENT, SERVER, other] {
-        mute(&stage, pod)?;
+        mute(&node, pod)?;
     }
-    translate(&stage)?;
-    let mut swap = Swap::open(&stage)?;
+    translate(&node)?;
+    let mut swap = Swap::open(&node)?;
     swap.established = Established::Keep;
-    let mut conntrack = stage.on_node(|| Ok(Conntrack::open()?))?;
-    let mut running = Running {
-        wire: Wire::open(&stage.world)?,
+    let mut conntrack = node.on_node(|| Ok(Conntrack::open()?))?;
+    let mut connections = Connections {
+        wire: Wire::open(&node.world)?,
         cases: Vec::new(),
     };
     for number in 0..cuts {
         conntrack.flush()?;
         swap.apply(&objects(None))?;
-        running.cases = cases(31_000 + (number % 100) as u16 * 200);
-        running.open(&mut outcome)?;
+        connections.cases = cases(31_000 + (number % 100) as u16 * 200);
+        connections.open(&mut outcome)?;
         swap.apply(&objects(Some(Cut::AtServer)))?;
-        running.run(
+        connections.run(
             &mut outcome,
             Arrives::All,
-            "after a cut that keeps what runs",
+            "after a cut with --established=keep",
         )?;
         let is_new = |case: &Case| case.connection.protocol != Protocol::Echo;
-        running.cases = cases(31_100 + (number % 100) as u16 * 200);
-        let all = running.send(Way::There, Part::Opening, is_new)?;
+        connections.cases = cases(31_100 + (number % 100) as u16 * 200);
+        let all = connections.send(Direction::FromClient, Phase::Opening, is_new)?;
         let (cut, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(it, _)| it.is_cut);
-        note(&mut outcome, &cut, false, "although it is new");
-        note(&mut outcome, &others, true, "although it is not cut");
+        record(&mut outcome, &cut, false, "although it is new");
+        record(&mut outcome, &others, true, "although it is not cut");
         outcome.count("cuts", 1);
     }
     Ok(outcome)

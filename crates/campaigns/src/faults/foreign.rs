@@ -1,5 +1,5 @@
-//! F06: others on the node. They flush and delete what is ours, run an agent of their own, and have tables
-//! of their own, which nobody touches.
+//! F06: other programs on the node. They flush and delete our table, run a second agent, and own
+//! tables that must stay unchanged.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,18 +10,19 @@ use anyhow::{Context as _, Result, bail};
 use nix::errno::Errno;
 use palisade_core::net::Protocol;
 use palisade_lab::services::{Entry, translations};
+use palisade_nft::node::Established;
 use palisade_nft::{Kernel, Watcher};
 
-use super::churn::{ChurnFlows, ChurningCluster, Kind};
-use super::deltas::{self, Deltas};
-use super::intruder::{Deed, Intruder};
+use super::churn::{ChangeKind, ChurnFlows, ChurningCluster};
+use super::deltas::Deltas;
+use super::foreign_program::{ForeignProgram, Interference};
 use super::ledger::Expected;
 use super::outcome::Outcome;
-use super::process::{Directory, Running};
-use super::programming::Programming;
+use super::process::{AgentProcess, Directory};
+use super::programmer::Programmer;
 use super::test_node::TestNode;
 
-/// The sets that every table has.
+/// The sets of every table.
 const SETS: [&str; 11] = [
     "generation",
     "members4",
@@ -35,19 +36,19 @@ const SETS: [&str; 11] = [
     "judged-egress4",
     "judged-egress6",
 ];
-/// The chains that packets enter.
-const HOOKED: [&str; 2] = ["forward", "input"];
-/// Repair takes so long at most, in 99 of 100 cases.
-const REPAIR: Duration = Duration::from_secs(1);
-/// And never longer than this.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The base chains.
+const BASE_CHAINS: [&str; 2] = ["forward", "input"];
+/// The maximum time of a repair in 99 of 100 cases.
+const REPAIR_GOAL: Duration = Duration::from_secs(1);
+/// The maximum time of any repair.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How much is in the table that enforces: rules by chain, elements by set.
-type Holding = Vec<(String, usize)>;
+/// The size of a table: rules by chain, elements by set.
+type TableSize = Vec<(String, usize)>;
 
-fn holding(kernel: &mut Kernel) -> Result<Holding> {
-    let table = kernel.current()?.context("no table enforces")?;
-    let mut all: Holding = Vec::new();
+fn table_size(kernel: &mut Kernel) -> Result<TableSize> {
+    let table = kernel.current()?.context("no active table")?;
+    let mut all: TableSize = Vec::new();
     for chain in kernel.rules_of(&table)? {
         all.push((chain.chain, chain.rules.len()));
     }
@@ -59,30 +60,30 @@ fn holding(kernel: &mut Kernel) -> Result<Holding> {
     Ok(all)
 }
 
-/// Everything that can be done to a table: to each chain, to each set, to all of it.
-fn deeds(table: &str, holding: &Holding) -> Vec<Deed> {
+/// All interferences with a table: with each chain, with each set, with all of it.
+fn interferences(table: &str, table_size: &TableSize) -> Vec<Interference> {
     let of = |name: &str| (table.to_owned(), name.to_owned());
-    let mut deeds = Vec::new();
-    for (name, _) in holding.iter().filter(|(_, count)| *count > 0) {
+    let mut interferences = Vec::new();
+    for (name, _) in table_size.iter().filter(|(_, count)| *count > 0) {
         let (table, name_of) = of(name);
-        deeds.push(match SETS.contains(&name.as_str()) {
-            true => Deed::FlushSet(table, name_of),
-            false => Deed::FlushChain(table, name_of),
+        interferences.push(match SETS.contains(&name.as_str()) {
+            true => Interference::FlushSet(table, name_of),
+            false => Interference::FlushChain(table, name_of),
         });
     }
-    for hooked in HOOKED {
+    for hooked in BASE_CHAINS {
         let (table, chain) = of(hooked);
-        deeds.push(Deed::AcceptAll(table, chain));
+        interferences.push(Interference::AcceptAll(table, chain));
     }
     let (table, chain) = of("foreign");
-    deeds.push(Deed::AddChain(table.clone(), chain));
-    deeds.push(Deed::DeleteTable(table));
-    deeds.push(Deed::FlushRuleset);
-    deeds
+    interferences.push(Interference::AddChain(table.clone(), chain));
+    interferences.push(Interference::DeleteTable(table));
+    interferences.push(Interference::FlushRuleset);
+    interferences
 }
 
-/// Somebody else's table.
-fn others_table(stage: &TestNode) -> Result<Holding> {
+/// Installs a table of another program.
+fn install_foreign_table(node: &TestNode) -> Result<TableSize> {
     let entry = Entry {
         address: IpAddr::from([10, 96, 0, 1]),
         protocol: Protocol::Tcp,
@@ -90,253 +91,254 @@ fn others_table(stage: &TestNode) -> Result<Holding> {
         backends: vec![(IpAddr::from([10, 0, 1, 2]), 8080)],
         masquerade: true,
     };
-    stage.on_node(|| {
+    node.on_node(|| {
         let mut kernel = Kernel::open()?;
         kernel.install_plain(&translations(&[entry]))?;
-        others(&mut kernel)
+        foreign_table_size(&mut kernel)
     })
 }
 
-fn others(kernel: &mut Kernel) -> Result<Holding> {
+fn foreign_table_size(kernel: &mut Kernel) -> Result<TableSize> {
     let chains = kernel.rules_of("lab-services")?.into_iter();
-    let mut all: Holding = chains.map(|it| (it.chain, it.rules.len())).collect();
-    let dialled = kernel.elements_of("lab-services", "dialled4")?.len();
-    all.push(("dialled4".to_owned(), dialled));
+    let mut all: TableSize = chains.map(|it| (it.chain, it.rules.len())).collect();
+    let destination = kernel.elements_of("lab-services", "dialled4")?.len();
+    all.push(("dialled4".to_owned(), destination));
     all.sort();
     Ok(all)
 }
 
-/// The agent as a process, whose table is its own: nobody else can change it while it lives.
+/// The agent as a process that owns its table: no other program can change it while the agent runs.
 pub fn owned(name: &str, seed: u64) -> Result<Outcome> {
-    let stage = TestNode::build()?;
+    let node = TestNode::build()?;
     let mut outcome = Outcome::new(name);
-    let theirs = others_table(&stage)?;
-    let mut town = ChurningCluster::new(seed);
-    let mut directory = Directory::new(&stage)?;
-    directory.write(&town.objects)?;
-    let mut agent = Running::start(&stage, &directory)?;
+    let foreign = install_foreign_table(&node)?;
+    let mut cluster = ChurningCluster::new(seed);
+    let mut directory = Directory::new(&node)?;
+    directory.write(&cluster.objects)?;
+    let mut agent = AgentProcess::start(&node, &directory)?;
     directory.wait()?;
-    let mut kernel = stage.on_node(|| Ok(Kernel::open()?))?;
+    let mut kernel = node.on_node(|| Ok(Kernel::open()?))?;
     if !kernel.probe()?.persist {
         outcome.count("kernels without owners", 1);
         return Ok(outcome);
     }
-    let mut intruder = stage.on_node(Intruder::open)?;
-    let mut streets = ChurnFlows::open(&stage)?;
-    let clock = stage.clock;
-    let ((), logs) = streets.traffic.during(&stage.world, clock, || {
-        let before = holding(&mut kernel)?;
-        let table = kernel.current()?.context("no table enforces")?;
-        for deed in deeds(&table, &before) {
-            if deed == Deed::FlushRuleset {
+    let mut foreign_program = node.on_node(ForeignProgram::open)?;
+    let mut flows = ChurnFlows::open(&node)?;
+    let clock = node.clock;
+    let ((), logs) = flows.traffic.during(&node.world, clock, || {
+        let before = table_size(&mut kernel)?;
+        let table = kernel.current()?.context("no active table")?;
+        for interference in interferences(&table, &before) {
+            if interference == Interference::FlushRuleset {
                 continue;
             }
             outcome.count("deeds", 1);
-            let done = intruder.act(&deed)?;
+            let done = foreign_program.change(&interference)?;
             outcome.check(done == Err(Errno::EPERM), || {
-                format!("{deed:?} was not refused: {done:?}")
+                format!("{interference:?} was not refused: {done:?}")
             });
         }
-        outcome.check(holding(&mut kernel)? == before, || {
-            "something was changed".to_owned()
+        outcome.check(table_size(&mut kernel)? == before, || {
+            "the table has changed".to_owned()
         });
-        // A second agent has to wait, and does no harm.
-        let mut second = Running::start(&stage, &directory)?;
+        // A second agent waits, and changes nothing.
+        let mut second = AgentProcess::start(&node, &directory)?;
         thread::sleep(Duration::from_millis(300));
         outcome.check(!second.has_ended()?, || "a second agent ended".to_owned());
-        town.change_so(Kind::Peers);
-        directory.write(&town.objects)?;
+        cluster.apply(ChangeKind::RemotePods);
+        directory.write(&cluster.objects)?;
         directory.wait().context("with a second agent")?;
-        // When the first one dies, the second takes over.
+        // When the first one is killed, the second takes over.
         agent.kill()?;
-        town.change_so(Kind::Rewrite);
-        directory.write(&town.objects)?;
-        let (taken, took) = clock.time(|| directory.wait());
-        taken.context("after the first agent was killed")?;
-        outcome.took("take-over", took.1 - took.0);
-        // All tables are flushed while its own are owned: they stay.
-        let before = holding(&mut kernel)?;
-        outcome.check(others(&mut kernel)? == theirs, || {
-            "somebody else's table was touched".to_owned()
+        cluster.apply(ChangeKind::Rewrite);
+        directory.write(&cluster.objects)?;
+        let (taken_over, record_time) = clock.time(|| directory.wait());
+        taken_over.context("after the first agent was killed")?;
+        outcome.record_time("take-over", record_time.1 - record_time.0);
+        // A flush of all tables leaves owned tables unchanged.
+        let before = table_size(&mut kernel)?;
+        outcome.check(foreign_table_size(&mut kernel)? == foreign, || {
+            "the table of another program has changed".to_owned()
         });
         outcome.count("deeds", 1);
-        let flushed = intruder.act(&Deed::FlushRuleset)?;
-        outcome.check(flushed.is_ok(), || format!("a flush was {flushed:?}"));
-        outcome.check(holding(&mut kernel)? == before, || {
-            "a flush took what is owned".to_owned()
+        let flushed = foreign_program.change(&Interference::FlushRuleset)?;
+        outcome.check(flushed.is_ok(), || format!("a flush returned {flushed:?}"));
+        outcome.check(table_size(&mut kernel)? == before, || {
+            "a flush changed an owned table".to_owned()
         });
         second.kill()
     })?;
-    let (tally, broken) = streets.judge(&logs);
-    outcome.add(tally, broken);
-    // While nobody owns it, a flush takes everything. An agent that starts brings it back.
-    let flushed = intruder.act(&Deed::FlushRuleset)?;
-    outcome.check(flushed.is_ok(), || format!("a flush was {flushed:?}"));
+    let (tally, violations) = flows.tally(&logs);
+    outcome.add(tally, violations);
+    // A flush deletes a table without an owner. The next agent installs it again.
+    let flushed = foreign_program.change(&Interference::FlushRuleset)?;
+    outcome.check(flushed.is_ok(), || format!("a flush returned {flushed:?}"));
     outcome.check(kernel.current()?.is_none(), || {
-        "an orphan outlived a flush".to_owned()
+        "a table without an owner is left after a flush".to_owned()
     });
-    let began = Instant::now();
-    let _third = Running::start(&stage, &directory)?;
+    let started = Instant::now();
+    let _third = AgentProcess::start(&node, &directory)?;
     directory.wait()?;
-    let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    outcome.took("start of a process to its first table", took);
-    streets.expect((0, 0), Expected::Denied);
-    let ((), logs) = streets.traffic.during(&stage.world, clock, || {
+    let record_time = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    outcome.record_time("start of a process to its first table", record_time);
+    flows.expect((0, 0), Expected::Denied);
+    let ((), logs) = flows.traffic.during(&node.world, clock, || {
         thread::sleep(Duration::from_millis(50));
         Ok(())
     })?;
-    let (tally, broken) = streets.judge(&logs);
-    outcome.add(tally, broken);
+    let (tally, violations) = flows.tally(&logs);
+    outcome.add(tally, violations);
     Ok(outcome)
 }
 
-/// The agent's loop on a kernel whose tables have no owners: whatever others do is noticed and repaired.
+/// The agent's loop on a kernel without table owners: it repairs every interference.
 pub fn repaired(name: &str, rounds: u64, seed: u64) -> Result<Outcome> {
-    let stage = TestNode::build()?;
+    let node = TestNode::build()?;
     let mut outcome = Outcome::new(name);
-    let theirs = others_table(&stage)?;
-    let town = ChurningCluster::new(seed);
-    let (is_ready, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
-    let kept = thread::scope(|scope| {
-        let keeper = scope.spawn(|| {
-            let kept = stage.on_node(|| keep(&town, &is_ready, &is_over));
+    let foreign = install_foreign_table(&node)?;
+    let cluster = ChurningCluster::new(seed);
+    let (is_ready, is_done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let ran = thread::scope(|scope| {
+        let agent = scope.spawn(|| {
+            let ran = node.on_node(|| run_agent(&cluster, &is_ready, &is_done));
             is_ready.store(true, Ordering::Release);
-            kept
+            ran
         });
         while !is_ready.load(Ordering::Acquire) {
             thread::sleep(Duration::from_millis(1));
         }
-        let done = interfere(&stage, rounds, &mut outcome);
-        is_over.store(true, Ordering::Release);
-        let Ok(kept) = keeper.join() else {
+        let done = interfere(&node, rounds, &mut outcome);
+        is_done.store(true, Ordering::Release);
+        let Ok(ran) = agent.join() else {
             bail!("the loop panicked");
         };
-        done.and(kept)
+        done.and(ran)
     });
-    kept?;
-    let mut kernel = stage.on_node(|| Ok(Kernel::open()?))?;
-    let now = others(&mut kernel)?;
-    outcome.check(now == theirs, || {
-        "somebody else's table was touched".to_owned()
+    ran?;
+    let mut kernel = node.on_node(|| Ok(Kernel::open()?))?;
+    let now = foreign_table_size(&mut kernel)?;
+    outcome.check(now == foreign, || {
+        "the table of another program has changed".to_owned()
     });
     let p99 = outcome.percentile("repair", 99);
-    outcome.check(u128::from(p99) < REPAIR.as_nanos(), || {
-        format!("repair takes {p99} ns")
+    outcome.check(u128::from(p99) < REPAIR_GOAL.as_nanos(), || {
+        format!("a repair takes {p99} ns")
     });
     Ok(outcome)
 }
 
-/// The loop: listens, and puts everything in place again.
-fn keep(town: &ChurningCluster, is_ready: &AtomicBool, is_over: &AtomicBool) -> Result<()> {
+/// Runs the agent's loop: it listens for notices, and repairs the table.
+fn run_agent(cluster: &ChurningCluster, is_ready: &AtomicBool, is_done: &AtomicBool) -> Result<()> {
     let kernel = Kernel::open()?.without_ownership();
     let mut watcher = Watcher::open()?;
     watcher.ignore(kernel.port());
-    let mut agent = Deltas::with(kernel, deltas::Running::Judged)?;
-    agent.apply(&town.objects)?;
+    let mut agent = Deltas::with(kernel, Established::Judge)?;
+    agent.apply(&cluster.objects)?;
     is_ready.store(true, Ordering::Release);
-    while !is_over.load(Ordering::Acquire) {
+    while !is_done.load(Ordering::Acquire) {
         if let Some(notice) = watcher.next(Duration::from_millis(20))? {
-            agent.pass(Duration::from_secs(1));
+            agent.advance_clock(Duration::from_secs(1));
             agent.notice(&notice);
-            // What has come meanwhile is about the same.
+            // Further notices belong to the same interference.
             while let Some(notice) = watcher.next(Duration::ZERO)? {
                 agent.notice(&notice);
             }
-            // What is refused is tried again when the next thing happens.
-            let _ = agent.settle();
+            // The next notice retries a refused command.
+            let _ = agent.run_until_current();
         }
     }
     Ok(())
 }
 
-/// Does everything that can be done, one thing after the other, each when the last one was repaired.
-fn interfere(stage: &TestNode, rounds: u64, outcome: &mut Outcome) -> Result<()> {
-    let mut kernel = stage.on_node(|| Ok(Kernel::open()?))?;
-    let mut intruder = stage.on_node(Intruder::open)?;
-    let right = holding(&mut kernel)?;
-    let mut streets = ChurnFlows::open(stage)?;
-    let clock = stage.clock;
+/// Interferes in every way, each after the repair of the last.
+fn interfere(node: &TestNode, rounds: u64, outcome: &mut Outcome) -> Result<()> {
+    let mut kernel = node.on_node(|| Ok(Kernel::open()?))?;
+    let mut foreign_program = node.on_node(ForeignProgram::open)?;
+    let intact = table_size(&mut kernel)?;
+    let mut flows = ChurnFlows::open(node)?;
+    let clock = node.clock;
     for _ in 0..rounds {
         let mut repairs = Vec::new();
-        let ((), logs) = streets.traffic.during(&stage.world, clock, || {
-            let table = kernel.current()?.context("no table enforces")?;
-            for deed in deeds(&table, &right) {
-                // A flush of everything would take the others' table as well.
-                if deed == Deed::FlushRuleset {
+        let ((), logs) = flows.traffic.during(&node.world, clock, || {
+            let table = kernel.current()?.context("no active table")?;
+            for interference in interferences(&table, &intact) {
+                // A flush of all tables would delete the other program's table too.
+                if interference == Interference::FlushRuleset {
                     continue;
                 }
-                let began = clock.now();
-                let before = act_in_current(&mut kernel, &mut intruder, &deed)?;
+                let started = clock.now();
+                let before =
+                    interfere_with_current(&mut kernel, &mut foreign_program, &interference)?;
                 outcome.count("deeds", 1);
-                await_repair(&mut kernel, &right, before, &deed)?;
-                repairs.push((began, clock.now()));
-                outcome.took("repair", clock.now() - began);
+                await_repair(&mut kernel, &intact, before, &interference)?;
+                repairs.push((started, clock.now()));
+                outcome.record_time("repair", clock.now() - started);
             }
             Ok(())
         })?;
-        let (all, _) = streets.judge(&logs);
-        streets.excuse(&repairs);
-        let (tally, broken) = streets.judge(&logs);
-        outcome.count("let through until repair", all.leaked - tally.leaked);
-        outcome.count("held up until repair", all.lost - tally.lost);
-        outcome.add(tally, broken);
+        let (all, _) = flows.tally(&logs);
+        flows.allow_either(&repairs);
+        let (tally, violations) = flows.tally(&logs);
+        outcome.count("leaked before repair", all.leaked - tally.leaked);
+        outcome.count("dropped before repair", all.lost - tally.lost);
+        outcome.add(tally, violations);
     }
     Ok(())
 }
 
-/// Does something to the table that enforces now. Says which generation it was of. A notice that was
-/// late may have the table replaced once more meanwhile.
-fn act_in_current(
+/// Interferes with the active table. Returns its generation. A late notice may replace the table
+/// once more meanwhile.
+fn interfere_with_current(
     kernel: &mut Kernel,
-    intruder: &mut Intruder,
-    deed: &Deed,
+    foreign_program: &mut ForeignProgram,
+    interference: &Interference,
 ) -> Result<Option<u32>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let before = kernel.generation()?;
-        let table = kernel.current()?.context("no table enforces")?;
-        let deed = in_table(deed.clone(), &table);
-        match intruder.act(&deed)? {
+        let table = kernel.current()?.context("no active table")?;
+        let interference = for_table(interference.clone(), &table);
+        match foreign_program.change(&interference)? {
             Ok(()) => return Ok(before),
             Err(errno) if errno == Errno::ENOENT && Instant::now() < deadline => {}
-            Err(errno) => bail!("{deed:?} was refused: {errno}"),
+            Err(errno) => bail!("{interference:?} was refused: {errno}"),
         }
     }
 }
 
-/// The same deed, done to another table.
-fn in_table(deed: Deed, table: &str) -> Deed {
+/// The same interference with another table.
+fn for_table(interference: Interference, table: &str) -> Interference {
     let table = table.to_owned();
-    match deed {
-        Deed::FlushChain(_, chain) => Deed::FlushChain(table, chain),
-        Deed::FlushSet(_, set) => Deed::FlushSet(table, set),
-        Deed::DeleteTable(_) => Deed::DeleteTable(table),
-        Deed::AcceptAll(_, chain) => Deed::AcceptAll(table, chain),
-        Deed::AddChain(_, chain) => Deed::AddChain(table, chain),
-        Deed::FlushRuleset => Deed::FlushRuleset,
+    match interference {
+        Interference::FlushChain(_, chain) => Interference::FlushChain(table, chain),
+        Interference::FlushSet(_, set) => Interference::FlushSet(table, set),
+        Interference::DeleteTable(_) => Interference::DeleteTable(table),
+        Interference::AcceptAll(_, chain) => Interference::AcceptAll(table, chain),
+        Interference::AddChain(_, chain) => Interference::AddChain(table, chain),
+        Interference::FlushRuleset => Interference::FlushRuleset,
     }
 }
 
-/// Waits until another whole table is in place.
+/// Waits for the installation of another complete table.
 fn await_repair(
     kernel: &mut Kernel,
-    right: &Holding,
+    intact: &TableSize,
     before: Option<u32>,
-    deed: &Deed,
+    interference: &Interference,
 ) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
-        // While tables are replaced, questions about them may fail.
+        // Reads of a table that is being replaced may fail.
         let is_other = kernel
             .generation()
             .is_ok_and(|it| it.is_some() && it != before);
         let tables = kernel.tables().unwrap_or_default();
-        let ours = tables.iter().filter(|it| it.starts_with("palisade"));
-        if is_other && ours.count() == 1 && holding(kernel).is_ok_and(|it| it == *right) {
+        let own = tables.iter().filter(|it| it.starts_with("palisade"));
+        if is_other && own.count() == 1 && table_size(kernel).is_ok_and(|it| it == *intact) {
             return Ok(());
         }
         if Instant::now() > deadline {
-            bail!("{deed:?} was not repaired");
+            bail!("{interference:?} was not repaired");
         }
         thread::sleep(Duration::from_micros(500));
     }

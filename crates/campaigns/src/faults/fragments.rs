@@ -1,4 +1,4 @@
-//! F13: packets in pieces, and packets that are not tracked, while the policies change.
+//! F13: fragments and untracked packets while policies change.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,21 +9,21 @@ use palisade_lab::topology::Location;
 use palisade_nft::Kernel;
 use palisade_nft::ruleset::{Chain, Hook, Match, Name, Point, Rule, Ruleset, Statement};
 
-use super::churn::{ChurningCluster, DOOR, OPEN};
-use super::ledger::{Expected, Settled, Timeline};
+use super::churn::{ChurningCluster, OPEN, TOGGLED};
+use super::ledger::{DecisionTimes, Expected, Timeline};
 use super::objects::{Pod, pod_address};
 use super::outcome::Outcome;
-use super::programming::Programming;
-use super::test_node::{CLIENT, SERVER, SPARE, STRANGER, TestNode};
-use super::traffic::{Flow, SHORTEST, Traffic, counter};
+use super::programmer::Programmer;
+use super::test_node::{CLIENT, OTHER_CLIENT, SERVER, SPARE, TestNode};
+use super::traffic::{Flow, MIN_PAYLOAD, Traffic, counter};
 
-/// Three pieces on the links of the lab.
-const LONG: usize = 4_000;
-/// A port at which nobody is tracked.
+/// A payload of three fragments on the lab's links.
+const FRAGMENTED: usize = 4_000;
+/// A port without connection tracking.
 const UNTRACKED: u16 = 5301;
 
-/// Keeps a port out of connection tracking, as a resolver on the node may.
-fn untrack(stage: &TestNode) -> Result<()> {
+/// Exempts a port from connection tracking, like a DNS cache on the node.
+fn untrack(node: &TestNode) -> Result<()> {
     let table = Ruleset {
         table: Name::word("untrack"),
         sets: Vec::new(),
@@ -41,11 +41,11 @@ fn untrack(stage: &TestNode) -> Result<()> {
             }],
         }],
     };
-    stage.on_node(|| Ok(Kernel::open()?.install_plain(&table)?))
+    node.on_node(|| Ok(Kernel::open()?.install_plain(&table)?))
 }
 
-/// How many pieces have come to a pod.
-fn pieces(stage: &TestNode, pod: usize) -> Result<u64> {
+/// The number of fragments that a pod has received.
+fn fragments_received(node: &TestNode, pod: usize) -> Result<u64> {
     let read = || -> std::io::Result<(String, String)> {
         let snmp = std::fs::read_to_string("/proc/thread-self/net/snmp")?;
         Ok((
@@ -53,8 +53,9 @@ fn pieces(stage: &TestNode, pod: usize) -> Result<u64> {
             std::fs::read_to_string("/proc/thread-self/net/snmp6")?,
         ))
     };
-    let (snmp, snmp6) = stage.world.in_pod(pod, read)??;
-    let ipv4 = counter(&snmp, "Ip:", "ReasmReqds").context("pieces are not counted")?;
+    let (snmp, snmp6) = node.world.in_pod(pod, read)??;
+    let ipv4 =
+        counter(&snmp, "Ip:", "ReasmReqds").context("the kernel does not count fragments")?;
     let ipv6 = snmp6
         .lines()
         .find_map(|it| it.strip_prefix("Ip6ReasmReqds"));
@@ -64,41 +65,48 @@ fn pieces(stage: &TestNode, pod: usize) -> Result<u64> {
             .unwrap_or(0))
 }
 
-/// What each flow is, and what should become of it.
+/// A flow, and its expected verdict.
 #[derive(Debug)]
 struct FragmentFlow {
     name: &'static str,
     expected: Timeline,
-    is_door: bool,
+    is_toggled: bool,
 }
 
-fn streets(stage: &TestNode) -> Result<(Traffic, Vec<FragmentFlow>)> {
+fn flows(node: &TestNode) -> Result<(Traffic, Vec<FragmentFlow>)> {
     let [closed, ..] = SPARE;
     let mut traffic = Traffic::default();
-    let mut streets = Vec::new();
+    let mut flows = Vec::new();
     for family in Family::BOTH {
-        for port in [OPEN, DOOR, UNTRACKED] {
-            let ear = stage.socket(SERVER, family, port)?;
-            traffic.hear(Location::Pod(SERVER), &ear)?;
+        for port in [OPEN, TOGGLED, UNTRACKED] {
+            let receiver = node.socket(SERVER, family, port)?;
+            traffic.add_receiver(Location::Pod(SERVER), &receiver)?;
         }
-        let ear = stage.socket(closed, family, OPEN)?;
-        traffic.hear(Location::Pod(closed), &ear)?;
+        let receiver = node.socket(closed, family, OPEN)?;
+        traffic.add_receiver(Location::Pod(closed), &receiver)?;
         for (name, from, to, port, length, expected) in [
-            ("pieces", CLIENT, SERVER, OPEN, LONG, Expected::Allowed),
             (
-                "denied pieces",
-                STRANGER,
+                "fragments",
+                CLIENT,
+                SERVER,
+                OPEN,
+                FRAGMENTED,
+                Expected::Allowed,
+            ),
+            (
+                "denied fragments",
+                OTHER_CLIENT,
                 closed,
                 OPEN,
-                LONG,
+                FRAGMENTED,
                 Expected::Denied,
             ),
             (
-                "pieces at the door",
+                "fragments to the toggled port",
                 CLIENT,
                 SERVER,
-                DOOR,
-                LONG,
+                TOGGLED,
+                FRAGMENTED,
                 Expected::Denied,
             ),
             (
@@ -106,90 +114,94 @@ fn streets(stage: &TestNode) -> Result<(Traffic, Vec<FragmentFlow>)> {
                 CLIENT,
                 SERVER,
                 UNTRACKED,
-                SHORTEST,
+                MIN_PAYLOAD,
                 Expected::Denied,
             ),
             (
-                "untracked of a stranger",
-                STRANGER,
+                "untracked from the other client",
+                OTHER_CLIENT,
                 SERVER,
                 UNTRACKED,
-                SHORTEST,
+                MIN_PAYLOAD,
                 Expected::Denied,
             ),
         ] {
             traffic.add(Flow {
-                from: stage.sockets(from, family, 1)?,
+                from: node.sockets(from, family, 1)?,
                 to: SocketAddr::new(pod_address(to, family), port),
                 length,
                 is_paced: expected == Expected::Allowed,
             });
-            streets.push(FragmentFlow {
+            flows.push(FragmentFlow {
                 name,
                 expected: Timeline::new(expected),
-                is_door: port == DOOR,
+                is_toggled: port == TOGGLED,
             });
         }
     }
-    Ok((traffic, streets))
+    Ok((traffic, flows))
 }
 
-/// Makes so many changes while such packets flow.
+/// Makes changes while such packets flow.
 pub fn under_change(
     name: &str,
-    stage: &TestNode,
-    programming: &mut dyn Programming,
+    node: &TestNode,
+    programmer: &mut dyn Programmer,
     updates: u64,
     seed: u64,
 ) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
-    untrack(stage)?;
+    untrack(node)?;
     let [closed, ..] = SPARE;
-    let mut town = ChurningCluster::new(seed);
-    town.objects.put_pod(&Pod::at("closed", "tenant", closed));
-    programming.apply(&town.objects)?;
-    let before = pieces(stage, closed)?;
-    let (traffic, mut streets) = streets(stage)?;
-    let clock = stage.clock;
+    let mut cluster = ChurningCluster::new(seed);
+    cluster
+        .objects
+        .put_pod(&Pod::at("closed", "tenant", closed));
+    programmer.apply(&cluster.objects)?;
+    let before = fragments_received(node, closed)?;
+    let (traffic, mut flows) = flows(node)?;
+    let clock = node.clock;
     let mut left = updates;
     while left > 0 {
         let part = left.min(100);
         left -= part;
         let mut commits = Vec::new();
-        let ((), logs) = traffic.during(&stage.world, clock, || {
+        let ((), logs) = traffic.during(&node.world, clock, || {
             for _ in 0..part {
-                town.change();
-                // It stays what it is, whoever comes and goes.
-                town.objects.put_pod(&Pod::at("closed", "tenant", closed));
-                let (applied, commit) = clock.time(|| programming.apply(&town.objects));
+                cluster.change();
+                // Its object stays the same through every change.
+                cluster
+                    .objects
+                    .put_pod(&Pod::at("closed", "tenant", closed));
+                let (applied, commit) = clock.time(|| programmer.apply(&cluster.objects));
                 applied?;
-                commits.push((commit, town.is_open));
+                commits.push((commit, cluster.is_open));
                 std::thread::sleep(Duration::from_micros(500));
             }
             Ok(())
         })?;
-        let settled = Settled::of(&logs);
-        for (log, street) in logs.iter().zip(&mut streets) {
-            for (commit, is_open) in commits.iter().filter(|_| street.is_door) {
+        let decided = DecisionTimes::of(&logs);
+        for (log, flow) in logs.iter().zip(&mut flows) {
+            for (commit, is_open) in commits.iter().filter(|_| flow.is_toggled) {
                 let expected = match is_open {
                     true => Expected::Allowed,
                     false => Expected::Denied,
                 };
-                street.expected.change(*commit, expected);
+                flow.expected.change(*commit, expected);
             }
-            let tally = log.judge(&street.expected, &settled);
-            let words = format!(
+            let tally = log.tally(&flow.expected, &decided);
+            let message = format!(
                 "{}: {} leaked, {} lost",
-                street.name, tally.leaked, tally.lost
+                flow.name, tally.leaked, tally.lost
             );
-            let is_broken = tally.leaked + tally.lost > 0;
-            outcome.add(tally, is_broken.then_some(words).into_iter().collect());
+            let is_violated = tally.leaked + tally.lost > 0;
+            outcome.add(tally, is_violated.then_some(message).into_iter().collect());
         }
         outcome.count("updates", part);
     }
-    let leaked = pieces(stage, closed)? - before;
+    let leaked = fragments_received(node, closed)? - before;
     outcome.check(leaked == 0, || {
-        format!("{leaked} single pieces got to a closed pod")
+        format!("{leaked} fragments arrived at an isolated pod")
     });
     Ok(outcome)
 }

@@ -1,5 +1,6 @@
-//! F04: whoever programs the kernel is killed, at any moment and at every call, and comes back to other
-//! objects. Meanwhile nothing leaks and nothing is lost; afterwards the kernel has what the objects say.
+//! F04: the process that programs the kernel is killed, at random moments and at every call, and
+//! restarts with other objects. Meanwhile nothing leaks and nothing is lost; then the kernel
+//! enforces the objects.
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -11,104 +12,105 @@ use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Parser};
 use palisade_agent::{Config, drive};
 use palisade_nft::Kernel;
+use palisade_nft::node::Established;
 
-use super::churn::{ChurnFlows, ChurningCluster, KINDS, Kind};
-use super::deltas::{Deltas, Running};
-use super::errno::{narrower, states};
+use super::churn::{CHANGE_KINDS, ChangeKind, ChurnFlows, ChurningCluster};
+use super::deltas::Deltas;
+use super::errno::{before_and_after, both_allow};
 use super::ledger::Expected;
 use super::matrix::Matrix;
 use super::objects::NODE;
 use super::outcome::Outcome;
 use super::process::{self, Directory};
-use super::programming::{Programming, Swap};
-use super::script::{Happens, Script};
+use super::programmer::{Programmer, Swap};
+use super::script::{Injection, Script};
 use super::test_node::TestNode;
 use palisade_generate::Rng;
 
-/// What the process that is to be killed does.
+/// Arguments of the process to be killed.
 #[derive(Args, Clone, Debug)]
 pub struct VictimArgs {
-    /// Be the agent itself, with this directory as its source
+    /// Run the agent, with this directory as its source
     #[arg(long)]
     source: Option<PathBuf>,
-    /// Change what is different only
+    /// Update the table instead of replacing it
     #[arg(long)]
     deltas: bool,
-    /// The seed of the town
+    /// The seed of the cluster
     #[arg(default_value_t = 0)]
     seed: u64,
-    /// How many changes it has seen before
+    /// Skip this number of changes
     #[arg(long, default_value_t = 0)]
     changes: u64,
-    /// Make one change, of the kind with this number, and end at a call
+    /// Make one change, of the kind with this number, and be killed at a call
     #[arg(long)]
     kind: Option<usize>,
     /// The call
     #[arg(long, default_value_t = 0)]
     call: u64,
-    /// End after the call instead of before it
+    /// Be killed after the call instead of before it
     #[arg(long)]
     after: bool,
 }
 
-/// The word that makes this program the one that is to be killed.
-pub const VICTIM: &str = "faults-victim";
-/// A victim that nobody kills ends by itself.
-const LONGEST: Duration = Duration::from_secs(60);
+/// The command that makes this program the victim.
+pub const VICTIM_COMMAND: &str = "faults-victim";
+/// A victim ends after this time.
+const MAX_RUNTIME: Duration = Duration::from_secs(60);
 
-/// For tests that are their own victims: whether this program was started as one, which has ended then.
+/// Runs the victim if this program was started as one. Returns whether it was.
 pub fn was_victim() -> Result<bool> {
     #[derive(Parser)]
-    struct Words {
+    struct VictimCli {
         #[command(flatten)]
         args: VictimArgs,
     }
-    let mut words = std::env::args();
-    let program = words.next().unwrap_or_default();
-    if words.next().as_deref() != Some(VICTIM) {
+    let mut args = std::env::args();
+    let program = args.next().unwrap_or_default();
+    if args.next().as_deref() != Some(VICTIM_COMMAND) {
         return Ok(false);
     }
-    let Words { args } = Words::parse_from(std::iter::once(program).chain(words));
+    let VictimCli { args } = VictimCli::parse_from(std::iter::once(program).chain(args));
     victim(&args)?;
     Ok(true)
 }
 
-/// Programs the kernel of the namespace it is in until it is killed.
+/// Programs the kernel of its namespace until it is killed.
 pub fn victim(args: &VictimArgs) -> Result<()> {
     if let Some(source) = &args.source {
-        return Ok(drive::run(Config::new(NODE), &agents_world(source))?);
+        return Ok(drive::run(Config::new(NODE), &agent_world(source))?);
     }
     let script = Script::default();
     let kernel = Kernel::open()?.with_faults(Box::new(script.clone()));
-    let mut programming = open(kernel, args.deltas)?;
+    let mut programmer = open(kernel, args.deltas)?;
     if let Some(kind) = args.kind {
-        let kind = *KINDS.get(kind).context("there is no such kind")?;
-        let (old, new) = states(kind, args.seed);
-        programming.apply(&old)?;
+        let kind = *CHANGE_KINDS.get(kind).context("no such kind")?;
+        let (old, new) = before_and_after(kind, args.seed);
+        programmer.apply(&old)?;
         let event = match args.after {
-            true => Happens::EndAfter,
-            false => Happens::EndBefore,
+            true => Injection::KillAfter,
+            false => Injection::KillBefore,
         };
         script.arm(Some((args.call, event)));
-        return programming.apply(&new);
+        return programmer.apply(&new);
     }
-    let mut town = ChurningCluster::new(args.seed);
+    let mut cluster = ChurningCluster::new(args.seed);
     for _ in 0..args.changes {
-        town.change();
+        cluster.change();
     }
     let started = Instant::now();
     let mut stdout = std::io::stdout();
-    while started.elapsed() < LONGEST {
-        // A sign for each update that begins.
+    while started.elapsed() < MAX_RUNTIME {
+        // A byte for each update.
         stdout.write_all(b".")?;
         stdout.flush()?;
-        programming.apply(&town.objects)?;
-        town.change();
+        programmer.apply(&cluster.objects)?;
+        cluster.change();
     }
     Ok(())
 }
 
-fn agents_world(source: &Path) -> drive::World {
+fn agent_world(source: &Path) -> drive::World {
     drive::World {
         source: drive::Source::Directory {
             path: source.to_owned(),
@@ -119,57 +121,61 @@ fn agents_world(source: &Path) -> drive::World {
 }
 
 /// The calling thread is on the node.
-fn open(kernel: Kernel, deltas: bool) -> Result<Box<dyn Programming>> {
+fn open(kernel: Kernel, deltas: bool) -> Result<Box<dyn Programmer>> {
     Ok(match deltas {
-        true => Box::new(Deltas::with(kernel, Running::Judged)?),
+        true => Box::new(Deltas::with(kernel, Established::Judge)?),
         false => Box::new(Swap::with(kernel)?),
     })
 }
 
 /// Starts a victim on the node.
-pub fn start(stage: &TestNode, args: &[String]) -> Result<Child> {
+pub fn start(node: &TestNode, args: &[String]) -> Result<Child> {
     let program: PathBuf = std::env::current_exe()?;
-    // It is in the namespace of the thread that starts it.
-    stage.on_node(|| {
+    // A child inherits the namespace of the calling thread.
+    node.on_node(|| {
         let mut command = Command::new(&program);
-        command.arg(VICTIM).args(args);
+        command.arg(VICTIM_COMMAND).args(args);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
-        // Its last words would be lost among many.
+        // The messages of killed victims are noise.
         command.stderr(Stdio::null());
         command.spawn().context("cannot start a victim")
     })
 }
 
-/// How long a victim lives at most from its first update on, in microseconds: each takes a few thousand.
-const LIFE: u64 = 20_000;
+/// The maximum lifetime of a victim after its first update, in microseconds. An update takes a few
+/// thousand.
+const MAX_LIFETIME_US: u64 = 20_000;
 
-/// Kills so many victims at random moments while packets flow.
-pub fn kills(name: &str, stage: &TestNode, deltas: bool, kills: u64, seed: u64) -> Result<Outcome> {
+/// Kills victims at random moments while packets flow.
+pub fn kills(name: &str, node: &TestNode, deltas: bool, kills: u64, seed: u64) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
     let mut rng = Rng::new(seed);
-    let mut first = stage.on_node(|| open(Kernel::open()?, deltas))?;
+    let mut first = node.on_node(|| open(Kernel::open()?, deltas))?;
     first.apply(&ChurningCluster::new(seed).objects)?;
-    // What is owned by somebody alive belongs to nobody else.
+    // A victim cannot change a table while another process owns it.
     drop(first);
-    let mut streets = ChurnFlows::open(stage)?;
-    // Nobody knows when a victim opened or shut the door.
-    streets.expect((0, 0), Expected::Either);
+    let mut flows = ChurnFlows::open(node)?;
+    // The moments at which a victim opens or closes the port are unknown.
+    flows.expect((0, 0), Expected::Either);
     let mut left = kills;
     while left > 0 {
-        let part = left.min(20);
-        left -= part;
-        let ((), logs) = streets.traffic.during(&stage.world, stage.clock, || {
-            for _ in 0..part {
+        let batch = left.min(20);
+        left -= batch;
+        let ((), logs) = flows.traffic.during(&node.world, node.clock, || {
+            for _ in 0..batch {
                 let changes = rng.below(12).to_string();
                 let mut args = vec![seed.to_string(), "--changes".to_owned(), changes];
                 args.extend(deltas.then(|| "--deltas".to_owned()));
-                let mut victim = start(stage, &args)?;
-                let mut signs = victim.stdout.take().context("a victim without a voice")?;
-                signs.read_exact(&mut [0])?;
-                thread::sleep(Duration::from_micros(rng.below(LIFE)));
+                let mut victim = start(node, &args)?;
+                let mut progress = victim
+                    .stdout
+                    .take()
+                    .context("a victim without standard output")?;
+                progress.read_exact(&mut [0])?;
+                thread::sleep(Duration::from_micros(rng.below(MAX_LIFETIME_US)));
                 victim.kill()?;
                 let mut updates = Vec::new();
-                signs.read_to_end(&mut updates)?;
+                progress.read_to_end(&mut updates)?;
                 outcome.count("updates", 1 + updates.len() as u64);
                 let ended = victim.wait()?;
                 ensure!(
@@ -177,63 +183,63 @@ pub fn kills(name: &str, stage: &TestNode, deltas: bool, kills: u64, seed: u64) 
                     "a victim failed before it was killed"
                 );
             }
-            // Whoever comes next finds other objects.
-            let mut town = ChurningCluster::new(seed);
+            // The next process starts with other objects.
+            let mut cluster = ChurningCluster::new(seed);
             for _ in 0..rng.below(20) {
-                town.change();
+                cluster.change();
             }
-            restart(stage, deltas, &town, &mut outcome)
+            restart(node, deltas, &cluster, &mut outcome)
         })?;
-        outcome.count("kills", part);
-        let (tally, broken) = streets.judge(&logs);
-        outcome.add(tally, broken);
+        outcome.count("kills", batch);
+        let (tally, violations) = flows.tally(&logs);
+        outcome.add(tally, violations);
     }
     Ok(outcome)
 }
 
-/// Kills so many agents, each a process with a directory as its source, while the objects in it change.
-pub fn agents(name: &str, stage: &TestNode, kills: u64, seed: u64) -> Result<Outcome> {
+/// Kills agents, each a process with a directory as its source, while objects change.
+pub fn agents(name: &str, node: &TestNode, kills: u64, seed: u64) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
     let mut rng = Rng::new(seed);
-    let mut town = ChurningCluster::new(seed);
-    let mut directory = Directory::new(stage)?;
-    directory.write(&town.objects)?;
-    let mut agent = process::Running::start(stage, &directory)?;
+    let mut cluster = ChurningCluster::new(seed);
+    let mut directory = Directory::new(node)?;
+    directory.write(&cluster.objects)?;
+    let mut agent = process::AgentProcess::start(node, &directory)?;
     directory.wait()?;
-    let mut streets = ChurnFlows::open(stage)?;
-    let clock = stage.clock;
+    let mut flows = ChurnFlows::open(node)?;
+    let clock = node.clock;
     let mut left = kills;
     while left > 0 {
-        let part = left.min(10);
-        left -= part;
+        let batch = left.min(10);
+        left -= batch;
         let mut commits = Vec::new();
-        let ((), logs) = streets.traffic.during(&stage.world, clock, || {
-            for number in 0..part {
-                let began = clock.now();
+        let ((), logs) = flows.traffic.during(&node.world, clock, || {
+            for number in 0..batch {
+                let started = clock.now();
                 for _ in 0..3 {
-                    town.change();
-                    directory.write(&town.objects)?;
+                    cluster.change();
+                    directory.write(&cluster.objects)?;
                     thread::sleep(Duration::from_micros(rng.below(40_000)));
                 }
-                // However it ends, it leaves everything as it is.
+                // However an agent ends, its table stays.
                 match number % 3 {
                     2 => agent.terminate()?,
                     _ => agent.kill()?,
                 }
-                // Objects change also while nobody looks.
-                town.change();
-                directory.write(&town.objects)?;
-                let died = clock.now();
-                agent = process::Running::start(stage, &directory)?;
+                // Objects also change while no agent runs.
+                cluster.change();
+                directory.write(&cluster.objects)?;
+                let killed = clock.now();
+                agent = process::AgentProcess::start(node, &directory)?;
                 directory.wait()?;
-                outcome.took("from death to the next table", clock.now() - died);
-                commits.push(((began, clock.now()), town.is_open));
+                outcome.record_time("from the kill to the next table", clock.now() - killed);
+                commits.push(((started, clock.now()), cluster.is_open));
             }
             Ok(())
         })?;
         for (commit, is_open) in commits {
-            streets.expect((commit.0, commit.0), Expected::Either);
-            streets.expect(
+            flows.expect((commit.0, commit.0), Expected::Either);
+            flows.expect(
                 (commit.1, commit.1),
                 match is_open {
                     true => Expected::Allowed,
@@ -241,39 +247,39 @@ pub fn agents(name: &str, stage: &TestNode, kills: u64, seed: u64) -> Result<Out
                 },
             );
         }
-        outcome.count("kills", part);
-        let (tally, broken) = streets.judge(&logs);
-        outcome.add(tally, broken);
+        outcome.count("kills", batch);
+        let (tally, violations) = flows.tally(&logs);
+        outcome.add(tally, violations);
     }
     Ok(outcome)
 }
 
-/// Comes back with other objects; the kernel then has what they say, and nothing else of ours.
+/// Restarts with other objects. Then the kernel enforces them, in a single table.
 fn restart(
-    stage: &TestNode,
+    node: &TestNode,
     deltas: bool,
-    town: &ChurningCluster,
+    cluster: &ChurningCluster,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    let mut programming = stage.on_node(|| open(Kernel::open()?, deltas))?;
-    programming.apply(&town.objects)?;
-    let differences = programming.differences(&town.objects)?;
+    let mut programmer = node.on_node(|| open(Kernel::open()?, deltas))?;
+    programmer.apply(&cluster.objects)?;
+    let differences = programmer.differences(&cluster.objects)?;
     outcome.count("restarts", 1);
     outcome.check(differences.is_empty(), || {
         format!("after a restart: {differences:?}")
     });
-    let tables = stage.on_node(|| Ok(Kernel::open()?.tables()?))?;
+    let tables = node.on_node(|| Ok(Kernel::open()?.tables()?))?;
     let ours = tables.iter().filter(|it| it.starts_with("palisade"));
     outcome.check(ours.count() == 1, || {
-        format!("tables were left: {tables:?}")
+        format!("stale tables are left: {tables:?}")
     });
     Ok(())
 }
 
-/// Ends victims at every call of every kind of update, or at every so-manieth.
+/// Kills victims at every `step`th call of every kind of update.
 pub fn at_every_call(
     name: &str,
-    stage: &TestNode,
+    node: &TestNode,
     deltas: bool,
     step: u64,
     seed: u64,
@@ -281,25 +287,25 @@ pub fn at_every_call(
     let mut outcome = Outcome::new(name);
     outcome.count("leaked", 0);
     outcome.count("lost", 0);
-    let mut matrix = Matrix::open(stage)?;
+    let mut matrix = Matrix::open(node)?;
     let mut offset = 0;
-    for (number, kind) in KINDS.iter().enumerate() {
-        let (old, new) = states(*kind, seed);
+    for (number, kind) in CHANGE_KINDS.iter().enumerate() {
+        let (old, new) = before_and_after(*kind, seed);
         let [before, after] = [matrix.predicted(&old)?, matrix.predicted(&new)?];
-        let both = narrower(&before, &after);
+        let both = both_allow(&before, &after);
         for is_after in [false, true] {
             offset += 1;
             let mut call = offset % step;
-            while end_at(stage, deltas, seed, number, (call, is_after))? {
+            while end_at(node, deltas, seed, number, (call, is_after))? {
                 outcome.count("ends", 1);
                 let when = format!("at call {call} of {kind:?}");
-                let states = [&before, &after, &both];
-                matrix.compare_with(&mut outcome, &states, &when)?;
-                let next = next(*kind, seed);
-                restart(stage, deltas, &next, &mut outcome)?;
+                let before_and_after = [&before, &after, &both];
+                matrix.compare_with(&mut outcome, &before_and_after, &when)?;
+                let other_objects = other_objects(*kind, seed);
+                restart(node, deltas, &other_objects, &mut outcome)?;
                 matrix.compare(
                     &mut outcome,
-                    &next.objects,
+                    &other_objects.objects,
                     &format!("after a restart, {when}"),
                 )?;
                 call += step;
@@ -309,17 +315,17 @@ pub fn at_every_call(
     Ok(outcome)
 }
 
-/// Objects that are neither what was nor what was to be.
-fn next(kind: Kind, seed: u64) -> ChurningCluster {
-    let mut town = ChurningCluster::new(seed + 1);
-    town.change_so(kind);
-    town.change();
-    town
+/// Objects that differ from those before and after the change.
+fn other_objects(kind: ChangeKind, seed: u64) -> ChurningCluster {
+    let mut cluster = ChurningCluster::new(seed + 1);
+    cluster.apply(kind);
+    cluster.change();
+    cluster
 }
 
-/// Lets a victim end before or after a call. Says whether there was such a call.
+/// Kills a victim before or after a call. Returns whether the call happened.
 fn end_at(
-    stage: &TestNode,
+    node: &TestNode,
     deltas: bool,
     seed: u64,
     kind: usize,
@@ -330,10 +336,10 @@ fn end_at(
     args.extend(["--call".to_owned(), call]);
     args.extend(after.then(|| "--after".to_owned()));
     args.extend(deltas.then(|| "--deltas".to_owned()));
-    let ended = start(stage, &args)?.wait()?;
+    let ended = start(node, &args)?.wait()?;
     ensure!(
         ended.success() || ended.code().is_none(),
-        "a victim failed by itself"
+        "a victim failed before it was killed"
     );
     Ok(!ended.success())
 }

@@ -1,40 +1,40 @@
-//! What was sent, what arrived and what should have: leaks and losses, told by the clock.
+//! Sent, arrived and expected packets: leaks and losses, determined by time.
 //!
-//! A packet is on its way from the moment before it is sent until it is taken from the receiver's
-//! socket, or a later one is. It leaked if it arrived although it was denied during all of that time; it
-//! was lost if it did not arrive although it was allowed during all of it. What is on its way while
-//! a commit changes its verdict may do either.
+//! A packet is in flight from the moment before it is sent until it, or a later packet, is read
+//! from the receiver's socket. It leaked if it arrived although it was denied during all of that
+//! time. It was lost if it did not arrive although it was allowed during all of it. A packet in
+//! flight while a commit changes its verdict may do either.
 
 use std::ops::AddAssign;
 
-/// What should become of a flow's packets.
+/// The expected outcome of a flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// They arrive.
     Allowed,
-    /// They do not.
+    /// They are dropped.
     Denied,
     /// Either may happen.
     Either,
 }
 
-/// What should become of a flow's packets at any time.
+/// The expected outcomes of a flow's packets over time.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     first: Expected,
     changes: Vec<Change>,
 }
 
-/// A commit: before it began the last verdict holds, after it returned the new one.
+/// A commit: the previous verdict holds until it begins, the new one from its return on.
 #[derive(Clone, Copy, Debug)]
 struct Change {
-    began: u64,
+    started: u64,
     ended: u64,
     to: Expected,
 }
 
 impl Timeline {
-    /// One in which nothing has changed yet.
+    /// A timeline without commits.
     pub fn new(first: Expected) -> Timeline {
         Timeline {
             first,
@@ -43,55 +43,56 @@ impl Timeline {
     }
 
     /// Adds a commit, later than all before.
-    pub fn change(&mut self, (began, ended): (u64, u64), to: Expected) {
+    pub fn change(&mut self, (started, ended): (u64, u64), to: Expected) {
         if self.last() != to {
-            self.changes.push(Change { began, ended, to });
+            self.changes.push(Change { started, ended, to });
         }
     }
 
-    /// Adds a time in which either may happen, later than all before; then it is as it was.
-    pub fn excuse(&mut self, (began, ended): (u64, u64)) {
+    /// Adds a time in which either may happen, later than all before. The verdict after it is the
+    /// previous one.
+    pub fn allow_either(&mut self, (started, ended): (u64, u64)) {
         let to = self.last();
-        self.changes.push(Change { began, ended, to });
+        self.changes.push(Change { started, ended, to });
     }
 
-    /// What holds after the last commit.
+    /// The expectation after the last commit.
     pub fn last(&self) -> Expected {
         self.changes.last().map_or(self.first, |it| it.to)
     }
 
-    /// What holds at every moment from one to another.
+    /// The expectation for a packet in flight from one moment to another.
     pub fn during(&self, from: u64, to: u64) -> Expected {
         let past = self.changes.partition_point(|it| it.ended <= from);
         let before = past.checked_sub(1).and_then(|it| self.changes.get(it));
         match self.changes.get(past) {
-            Some(next) if next.began <= to => Expected::Either,
+            Some(next) if next.started <= to => Expected::Either,
             _ => before.map_or(self.first, |it| it.to),
         }
     }
 }
 
-/// What happened to a flow's packets, which are numbered from 0.
+/// The packets of a flow, numbered from 0.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    /// When each was about to be sent.
+    /// The moment before each was sent.
     pub sent: Vec<u64>,
-    /// Which arrived, and when it was taken from the socket.
+    /// The packets that arrived, and the moments they were read from the socket.
     pub arrived: Vec<(u32, u64)>,
-    /// Whether some may have found no room in a socket, so that nothing follows from those that are missing.
-    pub is_doubtful: bool,
+    /// Whether a socket may have dropped some: then missing packets do not count as lost.
+    pub may_have_overflowed: bool,
 }
 
-/// What a log comes to.
+/// The counts of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How many packets were sent.
+    /// Packets sent.
     pub sent: u64,
-    /// How many arrived.
+    /// Packets that arrived.
     pub arrived: u64,
-    /// How many arrived although they were denied all along.
+    /// Packets that arrived although denied during all of their flight.
     pub leaked: u64,
-    /// How many did not arrive although they were allowed all along.
+    /// Packets that did not arrive although allowed during all of their flight.
     pub lost: u64,
 }
 
@@ -104,18 +105,18 @@ impl AddAssign for Tally {
     }
 }
 
-/// When it is certain of each packet that it has arrived or was dropped. All packets of the one sender
-/// go through the same queues, in order: when a later one is there, all earlier ones have been decided.
+/// The times at which each packet has arrived or was dropped. All packets of one sender pass the
+/// same queues in order: when a later one arrives, all earlier ones are decided.
 #[derive(Clone, Debug)]
-pub struct Settled(Vec<(u64, u64)>);
+pub struct DecisionTimes(Vec<(u64, u64)>);
 
-/// Where no later packet arrives, what was not seen for so long, in nanoseconds, was dropped: on a busy
-/// machine the kernel may leave packets in its queue for some time.
-const PATIENCE: u64 = 100_000_000;
+/// Nanoseconds after which a packet counts as dropped if no later one arrives: on a busy machine
+/// packets may stay in the kernel's queue for some time.
+const DECISION_TIMEOUT: u64 = 100_000_000;
 
-impl Settled {
+impl DecisionTimes {
     /// Of the logs of one sender.
-    pub fn of(logs: &[Log]) -> Settled {
+    pub fn of(logs: &[Log]) -> DecisionTimes {
         let mut all: Vec<(u64, u64)> = Vec::new();
         for log in logs {
             let arrivals = log.arrived.iter();
@@ -130,34 +131,40 @@ impl Settled {
             earliest = earliest.min(*at);
             *at = earliest;
         }
-        Settled(all)
+        DecisionTimes(all)
     }
 
-    /// When a packet was decided at the latest.
+    /// The latest moment at which a packet was decided.
     fn by(&self, sent: u64) -> u64 {
         let later = self.0.partition_point(|(it, _)| *it <= sent);
         let later = self.0.get(later).map_or(u64::MAX, |(_, at)| *at);
-        later.min(sent + PATIENCE)
+        later.min(sent + DECISION_TIMEOUT)
     }
 }
 
-/// So many packets are told of one by one.
-const TOLD: usize = 5;
+/// Leaked packets described one by one.
+const MAX_LEAKS: usize = 5;
 
 impl Log {
-    /// The first packets that leaked, with the commits around them, in microseconds since each was sent.
-    pub fn leaks(&self, expected: &Timeline, settled: &Settled) -> Vec<String> {
+    /// The first leaked packets, with the commits around them, in microseconds since each was sent.
+    pub fn leaks(&self, expected: &Timeline, decided: &DecisionTimes) -> Vec<String> {
         let leaks = self.arrived.iter().filter_map(|(number, at)| {
             let sent = *self.sent.get(*number as usize)?;
-            let by = settled.by(sent).min(*at);
+            let by = decided.by(sent).min(*at);
             (expected.during(sent, by) == Expected::Denied).then_some((*number, sent, by, *at))
         });
-        let told = leaks.take(TOLD).map(|(number, sent, by, at)| {
+        let descriptions = leaks.take(MAX_LEAKS).map(|(number, sent, by, at)| {
             let since = |time: u64| (time as f64 - sent as f64) / 1e3;
             let next = expected.changes.partition_point(|it| it.ended <= sent);
             let around = expected.changes.iter().skip(next.saturating_sub(2)).take(4);
-            let around = around
-                .map(|it| format!("{:.0}..{:.0} {:?}", since(it.began), since(it.ended), it.to));
+            let around = around.map(|it| {
+                format!(
+                    "{:.0}..{:.0} {:?}",
+                    since(it.started),
+                    since(it.ended),
+                    it.to
+                )
+            });
             format!(
                 "packet {number} arrived after {:.0} us, was decided by {:.0}; commits: {}",
                 since(at),
@@ -165,33 +172,39 @@ impl Log {
                 around.collect::<Vec<_>>().join(", ")
             )
         });
-        told.collect()
+        descriptions.collect()
     }
 
-    /// Compares what happened with what should have.
-    pub fn judge(&self, expected: &Timeline, settled: &Settled) -> Tally {
+    /// Compares the packets with the expectation.
+    pub fn tally(&self, expected: &Timeline, decided: &DecisionTimes) -> Tally {
         let mut tally = Tally {
             sent: self.sent.len() as u64,
             ..Tally::default()
         };
-        let mut seen = vec![false; self.sent.len()];
+        let mut arrived_once = vec![false; self.sent.len()];
         for (number, at) in &self.arrived {
             let place = *number as usize;
-            let (Some(seen), Some(sent)) = (seen.get_mut(place), self.sent.get(place)) else {
+            let (Some(arrived_once), Some(sent)) =
+                (arrived_once.get_mut(place), self.sent.get(place))
+            else {
                 continue;
             };
-            if !*seen {
-                *seen = true;
+            if !*arrived_once {
+                *arrived_once = true;
                 tally.arrived += 1;
-                let by = settled.by(*sent).min(*at);
+                let by = decided.by(*sent).min(*at);
                 tally.leaked += u64::from(expected.during(*sent, by) == Expected::Denied);
             }
         }
-        if self.is_doubtful {
+        if self.may_have_overflowed {
             return tally;
         }
-        let missing = self.sent.iter().zip(&seen).filter(|(_, seen)| !**seen);
-        let is_lost = |sent: u64| expected.during(sent, settled.by(sent)) == Expected::Allowed;
+        let missing = self
+            .sent
+            .iter()
+            .zip(&arrived_once)
+            .filter(|(_, arrived_once)| !**arrived_once);
+        let is_lost = |sent: u64| expected.during(sent, decided.by(sent)) == Expected::Allowed;
         tally.lost = missing.filter(|(sent, _)| is_lost(**sent)).count() as u64;
         tally
     }
@@ -199,7 +212,7 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
-    use super::{Expected, Log, Settled, Tally, Timeline};
+    use super::{DecisionTimes, Expected, Log, Tally, Timeline};
 
     /// Denied, allowed from 110 on at the latest, denied again from 310 on.
     fn timeline() -> Timeline {
@@ -234,11 +247,11 @@ mod tests {
             // Denied twice, on the border, allowed, on the border, denied, allowed twice.
             sent: vec![10, 20, 90, 150, 290, 400, 1_001, 2_000],
             arrived: vec![(1, 30), (2, 105), (3, 160), (5, 410), (5, 420), (7, 2_010)],
-            is_doubtful: false,
+            may_have_overflowed: false,
         };
-        let settled = Settled::of(std::slice::from_ref(&log));
+        let decided = DecisionTimes::of(std::slice::from_ref(&log));
         assert_eq!(
-            log.judge(&timeline, &settled),
+            log.tally(&timeline, &decided),
             Tally {
                 sent: 8,
                 arrived: 5,
@@ -254,22 +267,22 @@ mod tests {
         let first = Log {
             sent: vec![80, 90],
             arrived: vec![(0, 500)],
-            is_doubtful: false,
+            may_have_overflowed: false,
         };
         let second = Log {
             sent: vec![95],
             arrived: vec![(0, 105)],
-            is_doubtful: false,
+            may_have_overflowed: false,
         };
-        let settled = Settled::of(&[first.clone(), second]);
+        let decided = DecisionTimes::of(&[first.clone(), second]);
         let mut timeline = Timeline::new(Expected::Denied);
         timeline.change((200, 210), Expected::Allowed);
-        assert_eq!(first.judge(&timeline, &settled).leaked, 1);
+        assert_eq!(first.tally(&timeline, &decided).leaked, 1);
         let mut timeline = Timeline::new(Expected::Allowed);
         timeline.change((200, 210), Expected::Denied);
-        assert_eq!(first.judge(&timeline, &settled).lost, 1);
+        assert_eq!(first.tally(&timeline, &decided).lost, 1);
         timeline = Timeline::new(Expected::Allowed);
         timeline.change((100, 210), Expected::Denied);
-        assert_eq!(first.judge(&timeline, &settled).lost, 0);
+        assert_eq!(first.tally(&timeline, &decided).lost, 0);
     }
 }

@@ -1,5 +1,5 @@
-//! Engine and packets compared: a packet from every pod to every other one, at each port that matters, in
-//! a connection that is new and in one that is not.
+//! Compares the engine with packets: from every pod to every other one, at each port, in a new and
+//! in an established connection.
 
 use std::net::IpAddr;
 
@@ -15,38 +15,38 @@ use palisade_lab::wire::{Probe, Wire};
 use palisade_nft::Kernel;
 use palisade_nft::ruleset::{Chain, Hook, Name, Point, Rule, Ruleset, Statement, Verdict};
 
-use super::churn::{DOOR, OPEN, UNSENT};
+use super::churn::{EGRESS_DENIED, OPEN, TOGGLED};
 use super::objects::{NODE, Objects, pod_address};
 use super::outcome::Outcome;
-use super::programming::with_cluster;
+use super::programmer::with_cluster;
 use super::test_node::{PLACES, TestNode};
 
-/// The ports that matter.
-const PORTS: [u16; 3] = [OPEN, DOOR, UNSENT];
-/// The source port of connections that stay.
-const STAYING: u16 = 20_000;
+/// The ports.
+const PORTS: [u16; 3] = [OPEN, TOGGLED, EGRESS_DENIED];
+/// The source port of established connections.
+const ESTABLISHED_PORT: u16 = 20_000;
 
-/// The sockets to ask with.
+/// The probes, and the sockets that send them.
 #[derive(Debug)]
 pub struct Matrix {
     wire: Wire,
     probes: Vec<Probe>,
 }
 
-/// What should become of each packet.
+/// Whether each probe passes.
 pub type Verdicts = Vec<bool>;
 
 impl Matrix {
-    /// Opens the sockets. The pods say nothing by themselves from then on.
-    pub fn open(stage: &TestNode) -> Result<Matrix> {
+    /// Opens the sockets, and mutes the pods.
+    pub fn open(node: &TestNode) -> Result<Matrix> {
         for pod in 0..PLACES {
-            mute(stage, pod)?;
+            mute(node, pod)?;
         }
         let mut probes = Vec::new();
         for family in Family::BOTH {
             for (from, to) in pairs() {
                 for port in PORTS {
-                    for source_port in [Some(STAYING), None] {
+                    for source_port in [Some(ESTABLISHED_PORT), None] {
                         probes.push(Probe {
                             from: Location::Pod(from),
                             source: pod_address(from, family),
@@ -59,18 +59,19 @@ impl Matrix {
             }
         }
         Ok(Matrix {
-            wire: Wire::open(&stage.world)?,
+            wire: Wire::open(&node.world)?,
             probes,
         })
     }
 
-    /// What the engine says. Addresses of the node's block that no pod has are closed (D84), which is no
-    /// matter of policies.
+    /// The engine's verdicts. Addresses of the node's block without a pod are denied (D84),
+    /// regardless of
+    /// policies.
     pub fn predicted(&self, objects: &Objects) -> Result<Verdicts> {
         with_cluster(objects, |cluster| {
             let program = compile(cluster);
             let plan = plan(cluster, &program, NODE);
-            let respondent = FlowEvaluator::new(cluster, &program);
+            let evaluator = FlowEvaluator::new(cluster, &program);
             let is_known = |address: IpAddr| plan.pods.contains_key(&address);
             let verdict = |probe: &Probe| -> Result<bool> {
                 if !is_known(probe.source) || !is_known(probe.destination) {
@@ -78,14 +79,14 @@ impl Matrix {
                 }
                 let port = probe.carried.port().unwrap_or_default();
                 let flow = format!("{} {} udp/{port}", probe.source, probe.destination);
-                let answer = respondent.answer(&FlowQuery::parse(&flow)?)?;
+                let answer = evaluator.answer(&FlowQuery::parse(&flow)?)?;
                 Ok(answer.outcome.verdict == FlowVerdict::Allow)
             };
             self.probes.iter().map(verdict).collect()
         })?
     }
 
-    /// What packets do.
+    /// Sends the probes, and returns which arrived.
     pub fn measured(&mut self) -> Result<Verdicts> {
         let mut measured = self.wire.probe(&self.probes, &|_| {})?;
         self.wire.probe_again(&self.probes, &mut measured)?;
@@ -102,13 +103,13 @@ impl Matrix {
         &self.probes
     }
 
-    /// Compares both.
+    /// Compares packets with the engine's verdicts.
     pub fn compare(&mut self, outcome: &mut Outcome, objects: &Objects, when: &str) -> Result<()> {
         let predicted = self.predicted(objects)?;
         self.compare_with(outcome, &[&predicted], when)
     }
 
-    /// Notes where packets do what none of some predictions says, all in all.
+    /// Compares packets with several predictions, one of which must hold for all packets.
     pub fn compare_with(
         &mut self,
         outcome: &mut Outcome,
@@ -138,9 +139,9 @@ fn pairs() -> impl Iterator<Item = (usize, usize)> {
     all.filter(|(from, to)| from != to)
 }
 
-/// Lets a pod say nothing by itself: what is sent for it is all there is.
-pub fn mute(stage: &TestNode, pod: usize) -> Result<()> {
-    let silence = Ruleset {
+/// Mutes a pod's own stack: it sends no replies to probes.
+pub fn mute(node: &TestNode, pod: usize) -> Result<()> {
+    let drop_all = Ruleset {
         table: Name::word("mute"),
         sets: Vec::new(),
         chains: vec![Chain {
@@ -156,8 +157,8 @@ pub fn mute(stage: &TestNode, pod: usize) -> Result<()> {
             }],
         }],
     };
-    let muted = stage
+    let muted = node
         .world
-        .in_pod(pod, || Kernel::open()?.install_plain(&silence))?;
-    muted.context("a pod cannot be kept quiet")
+        .in_pod(pod, || Kernel::open()?.install_plain(&drop_all))?;
+    muted.context("cannot mute a pod")
 }

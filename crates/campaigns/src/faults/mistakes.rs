@@ -1,53 +1,53 @@
-//! That the tests see what they are there for: updates that are wrong on purpose.
+//! Updates with deliberate mistakes, which the tests must detect.
 
 use anyhow::Result;
 
 use super::outcome::Outcome;
-use super::programming::{Mistake, Swap, Wrong};
+use super::programmer::{FaultyProgrammer, Mistake, Swap};
 use super::test_node::TestNode;
 use super::{established, reuse, start, update};
 
-/// What shows a mistake, and what it must show.
+/// A mistake, the count that detects it, and the test.
 type Case = (
     Mistake,
     &'static str,
-    fn(&TestNode, &mut Wrong, u64) -> Result<Outcome>,
+    fn(&TestNode, &mut FaultyProgrammer, u64) -> Result<Outcome>,
 );
 
 const CASES: [Case; 7] = [
     (Mistake::DeleteThenAdd, "leaked", under_load),
     (Mistake::EmptyThenFill, "lost", under_load),
     (Mistake::SameGeneration, "leaked", under_load),
-    (Mistake::SameGeneration, "leaked", |stage, wrong, _| {
-        established::cuts("wrong", stage, wrong, 2)
+    (Mistake::SameGeneration, "leaked", |node, faulty, _| {
+        established::cuts("wrong", node, faulty, 2)
     }),
-    (Mistake::OpenToUnknown, "leaked", |stage, wrong, seed| {
-        start::starts("wrong", stage, wrong, 10, seed)
+    (Mistake::AllowUnknown, "leaked", |node, faulty, seed| {
+        start::starts("wrong", node, faulty, 10, seed)
     }),
     (Mistake::SameGeneration, "leaked", histories),
-    (Mistake::LateByOne, "leaked", histories),
+    (Mistake::PreviousObjects, "leaked", histories),
 ];
 
-fn under_load(stage: &TestNode, wrong: &mut Wrong, seed: u64) -> Result<Outcome> {
-    update::under_load("wrong", stage, wrong, 40, seed)
+fn under_load(node: &TestNode, faulty: &mut FaultyProgrammer, seed: u64) -> Result<Outcome> {
+    update::under_load("wrong", node, faulty, 40, seed)
 }
 
-fn histories(stage: &TestNode, wrong: &mut Wrong, seed: u64) -> Result<Outcome> {
-    reuse::histories("wrong", stage, wrong, 1, seed)
+fn histories(node: &TestNode, faulty: &mut FaultyProgrammer, seed: u64) -> Result<Outcome> {
+    reuse::histories("wrong", node, faulty, 1, seed)
 }
 
-/// Makes each mistake and sees whether it shows.
+/// Makes each mistake, and checks that it is detected.
 pub fn mistakes(seed: u64) -> Result<Outcome> {
     let mut outcome = Outcome::new("harness");
-    for (mistake, what, show) in CASES {
-        let stage = TestNode::build()?;
-        let mut wrong = Wrong::new(Swap::open(&stage)?, mistake);
-        let found = show(&stage, &mut wrong, seed)?;
+    for (mistake, what, test) in CASES {
+        let node = TestNode::build()?;
+        let mut faulty = FaultyProgrammer::new(Swap::open(&node)?, mistake);
+        let found = test(&node, &mut faulty, seed)?;
         outcome.count("mistakes", 1);
-        outcome.count("leaks seen", found.get("leaked"));
-        outcome.count("losses seen", found.get("lost"));
+        outcome.count("leaks detected", found.get("leaked"));
+        outcome.count("losses detected", found.get("lost"));
         outcome.check(found.get(what) > 0, || {
-            format!("{mistake:?} was not noticed")
+            format!("{mistake:?} was not detected")
         });
     }
     Ok(outcome)

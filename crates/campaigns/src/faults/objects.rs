@@ -1,4 +1,4 @@
-//! The objects of the tests: a node, its pods, and policies about them, as manifests that change.
+//! The objects of the tests: a node, its pods and their policies, as manifests.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,11 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use palisade_core::net::Family;
 use serde_json::{Value, json};
 
-/// The node that enforces.
+/// The node under test.
 pub const NODE: &str = "here";
-/// The namespace of everything.
-pub const NAMESPACE: &str = "town";
-/// The blocks that the node's pods have addresses of.
+/// The namespace of all pods and policies.
+pub const NAMESPACE: &str = "churn";
+/// The address blocks of the node's pods.
 pub const POD_BLOCKS: [&str; 2] = ["10.0.1.0/24", "fd00:1::/64"];
 
 /// An object's kind and name.
@@ -62,7 +62,7 @@ impl Objects {
         self.0.insert(Key { kind, name }, object);
     }
 
-    /// Takes an object away.
+    /// Deletes an object.
     pub fn take(&mut self, kind: &'static str, name: &str) {
         let name = name.to_owned();
         self.0.remove(&Key { kind, name });
@@ -108,13 +108,13 @@ pub struct Pod<'a> {
     pub name: &'a str,
     /// The value of its label `app`.
     pub app: &'a str,
-    /// Where it runs.
+    /// Its node.
     pub node: &'a str,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
-    /// The phase of its life.
+    /// Its phase.
     pub phase: &'a str,
-    /// In which minute of the day it was made.
+    /// The minute of its creation.
     pub minute: u64,
     /// Its identity.
     pub uid: u64,
@@ -136,7 +136,7 @@ impl<'a> Pod<'a> {
         }
     }
 
-    /// A running pod elsewhere.
+    /// A running pod of another node.
     pub fn elsewhere(name: &'a str, app: &'a str, number: u8) -> Pod<'a> {
         Pod {
             node: "elsewhere",
@@ -175,7 +175,7 @@ impl<'a> Pod<'a> {
 
 /// The address of one of the node's places for pods.
 pub fn pod_address(place: usize, family: Family) -> IpAddr {
-    // There are a handful of places.
+    // The number of places is small.
     let last = place as u8 + 1;
     match family {
         Family::V4 => Ipv4Addr::new(10, 0, 1, last).into(),
@@ -183,8 +183,8 @@ pub fn pod_address(place: usize, family: Family) -> IpAddr {
     }
 }
 
-/// A NetworkPolicy's spec: pods with one value of `app` take TCP and UDP at some ports from others with
-/// another.
+/// A NetworkPolicy spec that allows pods with one label `app` ingress from pods with another, on
+/// TCP and UDP ports.
 pub fn admits(subject: &str, peer: &str, ports: &[u16]) -> Value {
     json!({
         "podSelector": {"matchLabels": {"app": subject}},
@@ -196,7 +196,8 @@ pub fn admits(subject: &str, peer: &str, ports: &[u16]) -> Value {
     })
 }
 
-/// A NetworkPolicy's spec: pods with one value of `app` send TCP and UDP to some ports of others with another.
+/// A NetworkPolicy spec that allows pods with one label `app` egress to pods with another, on TCP
+/// and UDP ports.
 pub fn sends(subject: &str, peer: &str, ports: &[u16]) -> Value {
     json!({
         "podSelector": {"matchLabels": {"app": subject}},
@@ -208,7 +209,7 @@ pub fn sends(subject: &str, peer: &str, ports: &[u16]) -> Value {
     })
 }
 
-/// A NetworkPolicy's spec: pods with a value of `app` are isolated in both directions.
+/// A NetworkPolicy spec that isolates pods with a label `app` in both directions.
 pub fn isolates(subject: &str) -> Value {
     json!({
         "podSelector": {"matchLabels": {"app": subject}},

@@ -1,36 +1,36 @@
-//! What a family of tests came to.
+//! The outcome of a family of tests.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::ledger::Tally;
 
-/// Counts, times, and what was not as it must be.
+/// Counts, times and violations.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The family and what of it.
+    /// The family and its part.
     pub name: String,
-    /// What was not as it must be.
-    pub broken: Vec<String>,
+    /// What must not happen, and did.
+    pub violations: Vec<String>,
     counts: BTreeMap<&'static str, u64>,
     times: BTreeMap<&'static str, Vec<u64>>,
 }
 
-/// More of them would say nothing new.
-const MOST: usize = 50;
+/// Violations that are kept.
+const MAX_VIOLATIONS: usize = 50;
 
 impl Outcome {
-    /// Nothing yet.
+    /// An empty outcome.
     pub fn new(name: &str) -> Outcome {
         Outcome {
             name: name.to_owned(),
-            broken: Vec::new(),
+            violations: Vec::new(),
             counts: BTreeMap::new(),
             times: BTreeMap::new(),
         }
     }
 
-    /// Counts something.
+    /// Increases a count.
     pub fn count(&mut self, what: &'static str, by: u64) {
         *self.counts.entry(what).or_default() += by;
     }
@@ -40,12 +40,12 @@ impl Outcome {
         self.counts.get(what).copied().unwrap_or(0)
     }
 
-    /// Notes how long something took, in nanoseconds.
-    pub fn took(&mut self, what: &'static str, nanoseconds: u64) {
+    /// Records a duration in nanoseconds.
+    pub fn record_time(&mut self, what: &'static str, nanoseconds: u64) {
         self.times.entry(what).or_default().push(nanoseconds);
     }
 
-    /// What so many of a hundred took at most, in nanoseconds.
+    /// A percentile of the durations, in nanoseconds.
     pub fn percentile(&self, what: &str, percent: usize) -> u64 {
         let mut times = self.times.get(what).cloned().unwrap_or_default();
         times.sort_unstable();
@@ -53,21 +53,21 @@ impl Outcome {
         times.get(place).copied().unwrap_or(0)
     }
 
-    /// Notes that something must hold.
-    pub fn check(&mut self, holds: bool, words: impl FnOnce() -> String) {
-        if !holds && self.broken.len() < MOST {
-            self.broken.push(words());
+    /// Records a violation if a condition does not hold.
+    pub fn check(&mut self, holds: bool, message: impl FnOnce() -> String) {
+        if !holds && self.violations.len() < MAX_VIOLATIONS {
+            self.violations.push(message());
         }
     }
 
-    /// Adds packets.
-    pub fn add(&mut self, tally: Tally, broken: Vec<String>) {
+    /// Adds the packets of a tally.
+    pub fn add(&mut self, tally: Tally, violations: Vec<String>) {
         self.count("packets", tally.sent);
         self.count("arrived", tally.arrived);
         self.count("leaked", tally.leaked);
         self.count("lost", tally.lost);
-        for words in broken {
-            self.check(false, || words);
+        for message in violations {
+            self.check(false, || message);
         }
     }
 }
@@ -80,14 +80,14 @@ impl fmt::Display for Outcome {
             write!(f, "{comma} {count} {what}")?;
         }
         for what in self.times.keys() {
-            let [half, most, all] = [50, 99, 100].map(|it| self.percentile(what, it) as f64 / 1e6);
+            let [p50, p99, max] = [50, 99, 100].map(|it| self.percentile(what, it) as f64 / 1e6);
             write!(
                 f,
-                "; {what}: p50 {half:.2} ms, p99 {most:.2} ms, max {all:.2} ms"
+                "; {what}: p50 {p50:.2} ms, p99 {p99:.2} ms, max {max:.2} ms"
             )?;
         }
-        for words in &self.broken {
-            write!(f, "\n  BROKEN: {words}")?;
+        for message in &self.violations {
+            write!(f, "\n  VIOLATION: {message}")?;
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! The agent as a process of its own, with a directory as its source: what is told is written into files,
-//! and what is in the kernel is read from the kernel.
+//! The agent as a process, with a directory as its source. The test writes objects to files, and
+//! reads the result from the kernel.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -17,35 +17,35 @@ use tempfile::TempDir;
 
 use super::kill::start;
 use super::objects::{Key, Objects, Pod, isolates};
-use super::programming::Programming;
+use super::programmer::Programmer;
 use super::test_node::TestNode;
 
-/// How long an agent may take until the kernel holds what the files say.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// How often the kernel is looked at.
-const LOOK: Duration = Duration::from_millis(1);
+/// The time within which the kernel must enforce the files.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// The interval between two reads of the kernel.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A directory that an agent watches.
 #[derive(Debug)]
 pub struct Directory {
     directory: TempDir,
-    told: Objects,
+    written: Objects,
     version: u16,
     kernel: Kernel,
 }
 
 impl Directory {
     /// An empty one.
-    pub fn new(stage: &TestNode) -> Result<Directory> {
+    pub fn new(node: &TestNode) -> Result<Directory> {
         Ok(Directory {
             directory: TempDir::new()?,
-            told: Objects::default(),
+            written: Objects::default(),
             version: 0,
-            kernel: stage.on_node(|| Ok(Kernel::open()?))?,
+            kernel: node.on_node(|| Ok(Kernel::open()?))?,
         })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
@@ -54,93 +54,94 @@ impl Directory {
         self.path().join(format!("{}-{}.json", key.kind, key.name))
     }
 
-    /// Writes what is different, each object as a whole, and a sign of the version last.
+    /// Writes the changed objects, each into its file, and the marker of the version last.
     pub fn write(&mut self, objects: &Objects) -> Result<()> {
         let mut objects = objects.clone();
         objects.put_policy("marker", &isolates("marker"));
-        // The address of a pod that nobody is says which version it is. Nothing of a change is in the
-        // kernel later than who is judged.
+        // The address of the marker pod identifies the version. The sets of isolated pods are the
+        // last part of
+        // a change in the kernel.
         self.version = self.version.wrapping_add(1);
         let mut marker = Objects::default();
         marker.put_pod(&Pod {
-            addresses: vec![self.sign().into()],
+            addresses: vec![self.marker_address().into()],
             ..Pod::at("marker", "marker", 0)
         });
-        for (key, _) in self.told.iter() {
+        for (key, _) in self.written.iter() {
             if objects.get(key).is_none() {
                 fs::remove_file(self.file(key))?;
             }
         }
         for (key, object) in objects.iter() {
-            if self.told.get(key) != Some(object) {
-                put(&self.file(key), object)?;
+            if self.written.get(key) != Some(object) {
+                write_file(&self.file(key), object)?;
             }
         }
-        self.told = objects;
+        self.written = objects;
         let marker = marker.iter().next().map(|(_, object)| object);
-        put(
+        write_file(
             &self.path().join("marker.json"),
             marker.context("no marker")?,
         )
     }
 
-    fn sign(&self) -> Ipv4Addr {
+    fn marker_address(&self) -> Ipv4Addr {
         let [high, low] = self.version.to_be_bytes();
         Ipv4Addr::new(198, 18, high, low)
     }
 
-    /// Waits until the kernel holds what was written last.
+    /// Waits until the kernel enforces the last version.
     pub fn wait(&mut self) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        let sign = self.sign().octets();
+        let deadline = Instant::now() + TIMEOUT;
+        let marker_address = self.marker_address().octets();
         loop {
-            // A table that is being replaced may be gone between two questions.
-            let judged = self.kernel.elements("judged-ingress4").unwrap_or_default();
-            // While a table replaces another, both enforce.
+            // A table that is being replaced may disappear between two reads.
+            let isolated = self.kernel.elements("judged-ingress4").unwrap_or_default();
+            // During a swap, both tables enforce.
             let tables = self.kernel.tables().unwrap_or_default();
             let ours = tables.iter().filter(|it| it.starts_with("palisade"));
-            if judged.iter().any(|it| it.key == sign) && ours.count() == 1 {
+            if isolated.iter().any(|it| it.key == marker_address) && ours.count() == 1 {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                bail!("the kernel does not hold what the files say");
+                bail!("the kernel does not enforce the files");
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
-/// Puts a file in place at once.
-fn put(path: &Path, object: &Value) -> Result<()> {
+/// Writes a file atomically.
+fn write_file(path: &Path, object: &Value) -> Result<()> {
     let draft = path.with_extension("draft");
     fs::write(&draft, serde_json::to_vec(object)?)?;
-    fs::rename(&draft, path).context("a file cannot be put in place")
+    fs::rename(&draft, path).context("cannot rename a file")
 }
 
-/// A process that is ended when nobody needs it any more.
+/// An agent process, killed on drop.
 #[derive(Debug)]
-pub struct Running(Child);
+pub struct AgentProcess(Child);
 
-impl Running {
+impl AgentProcess {
     /// Starts an agent on the node.
-    pub fn start(stage: &TestNode, directory: &Directory) -> Result<Running> {
+    pub fn start(node: &TestNode, directory: &Directory) -> Result<AgentProcess> {
         let source = directory.path().to_string_lossy().into_owned();
-        Ok(Running(start(stage, &["--source".to_owned(), source])?))
+        Ok(AgentProcess(start(node, &["--source".to_owned(), source])?))
     }
 
-    /// Ends it at once, by force.
+    /// Kills it.
     pub fn kill(&mut self) -> Result<()> {
         self.0.kill()?;
         self.0.wait()?;
         Ok(())
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Terminates it, and waits for its end.
     pub fn terminate(&mut self) -> Result<()> {
-        let id = i32::try_from(self.0.id()).context("a strange process")?;
+        let id = i32::try_from(self.0.id()).context("invalid process identifier")?;
         signal::kill(Pid::from_raw(id), Signal::SIGTERM)?;
         let ended = self.0.wait()?;
-        ensure!(ended.success(), "an agent that was asked to end failed");
+        ensure!(ended.success(), "an agent failed after SIGTERM");
         Ok(())
     }
 
@@ -150,9 +151,9 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for AgentProcess {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited.
         let _ = self.kill();
     }
 }
@@ -161,14 +162,14 @@ impl Drop for Running {
 #[derive(Debug)]
 pub struct Process {
     directory: Directory,
-    _agent: Running,
+    _agent: AgentProcess,
 }
 
 impl Process {
-    /// Starts an agent that enforces what is written from now on.
-    pub fn start(stage: &TestNode) -> Result<Process> {
-        let directory = Directory::new(stage)?;
-        let agent = Running::start(stage, &directory)?;
+    /// Starts an agent with an empty directory.
+    pub fn start(node: &TestNode) -> Result<Process> {
+        let directory = Directory::new(node)?;
+        let agent = AgentProcess::start(node, &directory)?;
         Ok(Process {
             directory,
             _agent: agent,
@@ -176,14 +177,14 @@ impl Process {
     }
 }
 
-impl Programming for Process {
+impl Programmer for Process {
     fn apply(&mut self, objects: &Objects) -> Result<()> {
         self.directory.write(objects)?;
         self.directory.wait()
     }
 
     fn differences(&mut self, _: &Objects) -> Result<Vec<String>> {
-        // The agent compares by itself.
+        // The agent audits its table itself.
         Ok(Vec::new())
     }
 }

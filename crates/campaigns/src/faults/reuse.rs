@@ -1,5 +1,6 @@
-//! F02: who owns an address. Pods come, run, end, go, come again under the same name, and addresses
-//! change hands while connections run: packets must do what the engine says of the owner of now.
+//! F02: the owners of addresses. Pods are created, run, end, are deleted and are created again
+//! under the same name, and addresses change owners while connections are established. Packets must
+//! follow the engine's verdict for the current owner.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,37 +10,38 @@ use palisade_lab::topology::Location;
 use palisade_lab::wire::Wire;
 use serde_json::json;
 
-use super::churn::{DOOR, OPEN};
-use super::crafted::{Connection, Protocol, Stage as Part, Way};
+use super::churn::{OPEN, TOGGLED};
+use super::crafted::{Connection, Direction, Phase, Protocol};
 use super::matrix::{Matrix, Verdicts};
 use super::objects::{Objects, Pod, admits, isolates, pod_address, sends};
 use super::outcome::Outcome;
-use super::programming::Programming;
+use super::programmer::Programmer;
 use super::test_node::{CLIENT, SERVER, SPARE, TestNode};
 use palisade_generate::Rng;
 
-/// How often something changes in one history.
+/// Changes in one history.
 const STEPS: u64 = 25;
-/// The names that pods have one after the other.
+/// The names that pods reuse.
 const NAMES: [&str; 4] = ["job-0", "job-1", "web-0", "web-1"];
-/// What they are: `guest` and `clerk` have policies, `tenant` may do nothing, `plain` everything.
-const APPS: [&str; 4] = ["guest", "clerk", "tenant", "plain"];
+/// The labels of pods: `frontend` and `backend` have policies with rules, `isolated` has one
+/// without, `unselected` has none.
+const APPS: [&str; 4] = ["frontend", "backend", "isolated", "unselected"];
 
-/// A pod that exists as an object.
+/// A pod that has an object.
 #[derive(Clone, Copy, Debug)]
-struct Tenant {
+struct PodState {
     app: &'static str,
     place: Option<usize>,
     phase: &'static str,
     minute: u64,
 }
 
-/// Everyone who exists, by name.
+/// The current pods, by name.
 #[derive(Clone, Debug)]
 struct History {
     rng: Rng,
     minute: u64,
-    tenants: [Option<Tenant>; NAMES.len()],
+    pods: [Option<PodState>; NAMES.len()],
 }
 
 impl History {
@@ -47,11 +49,11 @@ impl History {
         History {
             rng: Rng::new(seed),
             minute: 1,
-            tenants: [None; NAMES.len()],
+            pods: [None; NAMES.len()],
         }
     }
 
-    /// Lets something happen to one pod.
+    /// Makes a random change of one pod.
     fn step(&mut self) -> String {
         let which = self.rng.below(NAMES.len() as u64) as usize;
         let app = self.rng.pick(&APPS);
@@ -60,64 +62,64 @@ impl History {
         self.minute += 1;
         let minute = self.minute;
         let name = NAMES.get(which).copied().unwrap_or_default();
-        let Some(tenant) = self.tenants.get_mut(which) else {
+        let Some(pod) = self.pods.get_mut(which) else {
             return String::new();
         };
-        let fresh = Tenant {
+        let fresh = PodState {
             app,
             place: Some(place),
             phase: "Running",
             minute,
         };
-        match tenant {
+        match pod {
             None if kind == 0 => {
-                *tenant = Some(Tenant {
+                *pod = Some(PodState {
                     place: None,
                     phase: "Pending",
                     ..fresh
                 });
             }
-            None => *tenant = Some(fresh),
+            None => *pod = Some(fresh),
             Some(it) if it.place.is_none() => {
                 it.place = Some(place);
                 it.phase = "Running";
             }
-            // It ends, and keeps its address in its status.
+            // The pod terminates, and keeps its address in its status.
             Some(it) if kind == 0 => it.phase = "Succeeded",
             Some(it) if kind == 1 => it.phase = "Failed",
-            // Another one of the same name.
-            Some(_) if kind == 2 => *tenant = Some(fresh),
-            Some(_) => *tenant = None,
+            // A new pod with the same name.
+            Some(_) if kind == 2 => *pod = Some(fresh),
+            Some(_) => *pod = None,
         }
-        format!("{name}: {tenant:?}")
+        format!("{name}: {pod:?}")
     }
 
     fn objects(&self) -> Objects {
         let mut objects = Objects::new();
         objects.put_pod(&Pod::at("client", "client", CLIENT));
         objects.put_pod(&Pod::at("server", "server", SERVER));
-        objects.put_policy("tenant", &isolates("tenant"));
-        objects.put_policy("guest-sends", &sends("guest", "server", &[OPEN]));
-        objects.put_policy("guest-admits", &admits("guest", "client", &[OPEN]));
-        objects.put_policy("clerk-admits", &admits("clerk", "server", &[DOOR]));
+        objects.put_policy("isolated", &isolates("isolated"));
+        objects.put_policy("frontend-sends", &sends("frontend", "server", &[OPEN]));
+        objects.put_policy("frontend-admits", &admits("frontend", "client", &[OPEN]));
+        objects.put_policy("backend-admits", &admits("backend", "server", &[TOGGLED]));
         let selected = json!({"matchExpressions": [
-            {"key": "app", "operator": "In", "values": ["guest", "clerk", "plain", "client"]},
+            {"key": "app", "operator": "In", "values": ["frontend", "backend", "unselected", "client"]},
         ]});
         let server = json!({
             "podSelector": {"matchLabels": {"app": "server"}},
             "ingress": [{"from": [{"podSelector": selected}]}],
         });
         objects.put_policy("server", &server);
-        for (name, tenant) in NAMES.iter().zip(&self.tenants) {
-            let Some(tenant) = tenant else { continue };
-            let mut pod = Pod::at(name, tenant.app, tenant.place.unwrap_or(0));
-            if tenant.place.is_none() {
+        for (name, state) in NAMES.iter().zip(&self.pods) {
+            let Some(state) = state else { continue };
+            let mut pod = Pod::at(name, state.app, state.place.unwrap_or(0));
+            if state.place.is_none() {
                 pod.addresses.clear();
             }
             objects.put_pod(&Pod {
-                phase: tenant.phase,
-                minute: tenant.minute,
-                uid: tenant.minute,
+                phase: state.phase,
+                minute: state.minute,
+                uid: state.minute,
                 ..pod
             });
         }
@@ -125,15 +127,15 @@ impl History {
     }
 }
 
-/// A connection of one of the places with somebody else, which goes on whoever owns the place.
-struct Lasting {
+/// A connection with the address of one place, which continues while its owners change.
+struct LastingConnection {
     connection: Connection,
     from: usize,
     to: usize,
     is_open: bool,
 }
 
-fn lasting() -> Vec<Lasting> {
+fn lasting() -> Vec<LastingConnection> {
     let mut all = Vec::new();
     for family in Family::BOTH {
         for place in SPARE {
@@ -141,11 +143,11 @@ fn lasting() -> Vec<Lasting> {
                 for (from, to) in [(place, SERVER), (CLIENT, place)] {
                     let at = |pod, port| SocketAddr::new(pod_address(pod, family), port);
                     let server = at(to, OPEN);
-                    all.push(Lasting {
+                    all.push(LastingConnection {
                         connection: Connection {
                             protocol,
                             client: at(from, 21_000),
-                            dialled: server,
+                            destination: server,
                             server,
                         },
                         from,
@@ -159,79 +161,84 @@ fn lasting() -> Vec<Lasting> {
     all
 }
 
-impl Lasting {
+impl LastingConnection {
     /// Whether a packet arrives.
-    fn passes(&self, wire: &mut Wire, way: Way, part: Part) -> Result<bool> {
-        let (from, to) = match way {
-            Way::There => (self.from, self.to),
-            Way::Back => (self.to, self.from),
+    fn passes(&self, wire: &mut Wire, direction: Direction, phase: Phase) -> Result<bool> {
+        let (from, to) = match direction {
+            Direction::FromClient => (self.from, self.to),
+            Direction::FromServer => (self.to, self.from),
         };
-        let Some(packet) = self.connection.packet(way, part)? else {
+        let Some(packet) = self.connection.packet(direction, phase)? else {
             return Ok(true);
         };
-        let seen = wire.exchange(Location::Pod(from), [packet.as_slice()])?;
-        Ok(seen
-            .iter()
-            .any(|(place, seen)| *place == Location::Pod(to) && self.connection.is_its(way, seen)))
+        let received = wire.exchange(Location::Pod(from), [packet.as_slice()])?;
+        Ok(received.iter().any(|(place, received)| {
+            *place == Location::Pod(to) && self.connection.matches(direction, received)
+        }))
     }
 
-    /// Sends both ways: all packets or none.
+    /// Sends in both directions: all packets arrive, or none.
     fn run(&mut self, wire: &mut Wire, allowed: bool, outcome: &mut Outcome) -> Result<()> {
-        let parts: &[(Way, Part)] = if self.is_open {
-            &[(Way::Back, Part::Running), (Way::There, Part::Running)]
+        let phases: &[(Direction, Phase)] = if self.is_open {
+            &[
+                (Direction::FromServer, Phase::Running),
+                (Direction::FromClient, Phase::Running),
+            ]
         } else if allowed {
             self.is_open = true;
             &[
-                (Way::There, Part::Opening),
-                (Way::Back, Part::Opening),
-                (Way::There, Part::Confirming),
-                (Way::There, Part::Running),
+                (Direction::FromClient, Phase::Opening),
+                (Direction::FromServer, Phase::Opening),
+                (Direction::FromClient, Phase::Confirming),
+                (Direction::FromClient, Phase::Running),
             ]
         } else {
-            &[(Way::There, Part::Opening)]
+            &[(Direction::FromClient, Phase::Opening)]
         };
-        for (way, part) in parts {
-            let passed = self.passes(wire, *way, *part)?;
+        for (direction, phase) in phases {
+            let passed = self.passes(wire, *direction, *phase)?;
             outcome.count("packets of lasting connections", 1);
             if passed != allowed {
                 let what = if passed { "leaked" } else { "lost" };
                 outcome.count(what, 1);
-                outcome.check(false, || format!("{what}: {:?} {way:?}", self.connection));
+                outcome.check(false, || {
+                    format!("{what}: {:?} {direction:?}", self.connection)
+                });
             }
         }
         Ok(())
     }
 }
 
-/// Runs so many histories.
+/// Runs histories.
 pub fn histories(
     name: &str,
-    stage: &TestNode,
-    programming: &mut dyn Programming,
+    node: &TestNode,
+    programmer: &mut dyn Programmer,
     histories: u64,
     seed: u64,
 ) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
     outcome.count("leaked", 0);
     outcome.count("lost", 0);
-    let mut matrix = Matrix::open(stage)?;
+    let mut matrix = Matrix::open(node)?;
     for number in 0..histories {
         let mut history = History::new(seed.wrapping_mul(1_000_003).wrapping_add(number));
-        programming.apply(&history.objects())?;
-        stage.on_node(|| Ok(palisade_nft::Conntrack::open()?.flush()?))?;
+        programmer.apply(&history.objects())?;
+        node.on_node(|| Ok(palisade_nft::Conntrack::open()?.flush()?))?;
         let mut connections = lasting();
         for _ in 0..STEPS {
-            let words = history.step();
+            let message = history.step();
             let objects = history.objects();
-            programming.apply(&objects)?;
+            programmer.apply(&objects)?;
             outcome.count("steps", 1);
             let predicted = matrix.predicted(&objects)?;
             for connection in &mut connections {
                 let ends = [connection.connection.client, connection.connection.server];
-                let allowed = matrix.says(&predicted, ends.map(|it| it.ip()), OPEN);
+                let allowed = matrix.verdict_of(&predicted, ends.map(|it| it.ip()), OPEN);
                 connection.run(matrix.wire(), allowed, &mut outcome)?;
             }
-            let when = format!("in history {number} after {words}");
+            let when = format!("in history {number} after {message}");
             matrix.compare_with(&mut outcome, &[&predicted], &when)?;
         }
         outcome.count("histories", 1);
@@ -240,8 +247,9 @@ pub fn histories(
 }
 
 impl Matrix {
-    /// What a prediction says of two addresses and a port. TCP is not told from UDP by any policy here.
-    fn says(&self, predicted: &Verdicts, [from, to]: [IpAddr; 2], port: u16) -> bool {
+    /// The predicted verdict for two addresses and a port. No policy here distinguishes TCP from
+    /// UDP.
+    fn verdict_of(&self, predicted: &Verdicts, [from, to]: [IpAddr; 2], port: u16) -> bool {
         let probes = self.probes().iter().zip(predicted);
         let mut its = probes.filter(|(probe, _)| {
             (probe.source, probe.destination) == (from, to) && probe.carried.port() == Some(port)

@@ -1,4 +1,4 @@
-//! Faults at a chosen call to the kernel: an error, a loss, or the end of the process.
+//! Faults at a chosen call to the kernel: an error, a lost response, or the end of the process.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,20 +6,20 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, raise};
 use palisade_nft::faults::{Fault, Faults, Syscall};
 
-/// What happens at a call.
+/// A fault to inject at a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happens {
-    /// It goes wrong, this one alone.
+pub enum Injection {
+    /// This call fails.
     Once(Fault),
-    /// It goes wrong, and all after it.
-    FromThenOn(Fault),
-    /// The process ends before it.
-    EndBefore,
-    /// The process ends after it.
-    EndAfter,
+    /// This call and all later ones fail.
+    FromCallOn(Fault),
+    /// The process is killed before the call.
+    KillBefore,
+    /// The process is killed after the call.
+    KillAfter,
 }
 
-/// Which errors the kernel may answer with.
+/// The errors of the kernel.
 pub const ERRORS: [Errno; 14] = [
     Errno::EPERM,
     Errno::ENOMEM,
@@ -37,23 +37,26 @@ pub const ERRORS: [Errno; 14] = [
     Errno::EIO,
 ];
 
-/// A script of one event. Clones are the same script.
+/// A script of one injection. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Script(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     calls: u64,
-    event: Option<(u64, Happens)>,
+    injection: Option<(u64, Injection)>,
 }
 
 impl Script {
-    /// Begins to count calls anew; the event, if any, happens at the call of that number.
-    pub fn arm(&self, event: Option<(u64, Happens)>) {
-        *self.state() = State { calls: 0, event };
+    /// Resets the count of calls, and sets the injection and the number of its call.
+    pub fn arm(&self, injection: Option<(u64, Injection)>) {
+        *self.state() = State {
+            calls: 0,
+            injection,
+        };
     }
 
-    /// How many calls there were since.
+    /// The number of calls since then.
     pub fn calls(&self) -> u64 {
         self.state().calls
     }
@@ -68,22 +71,22 @@ impl Faults for Script {
         let mut state = self.state();
         let number = state.calls;
         state.calls += 1;
-        match state.event? {
-            (at, Happens::Once(fault)) if at == number => Some(fault),
-            (at, Happens::FromThenOn(fault)) if at <= number => Some(fault),
-            (at, Happens::EndBefore) if at == number => {
-                // It does not return.
+        match state.injection? {
+            (at, Injection::Once(fault)) if at == number => Some(fault),
+            (at, Injection::FromCallOn(fault)) if at <= number => Some(fault),
+            (at, Injection::KillBefore) if at == number => {
+                // `raise` does not return.
                 let _ = raise(Signal::SIGKILL);
                 None
             }
-            (_, Happens::Once(_) | Happens::FromThenOn(_)) => None,
-            (_, Happens::EndBefore | Happens::EndAfter) => None,
+            (_, Injection::Once(_) | Injection::FromCallOn(_)) => None,
+            (_, Injection::KillBefore | Injection::KillAfter) => None,
         }
     }
 
     fn after(&mut self, _: Syscall) {
         let state = self.state();
-        if matches!(state.event, Some((at, Happens::EndAfter)) if at + 1 == state.calls) {
+        if matches!(state.injection, Some((at, Injection::KillAfter)) if at + 1 == state.calls) {
             let _ = raise(Signal::SIGKILL);
         }
     }

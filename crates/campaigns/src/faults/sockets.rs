@@ -1,5 +1,4 @@
-//! F03 with real sockets: a TCP connection that is cut waits, and goes on where it was when it is allowed
-//! again.
+//! F03 with real sockets: a cut TCP connection stalls, and continues when it is allowed again.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,13 +9,13 @@ use palisade_core::net::Family;
 
 use super::objects::{Objects, Pod, admits, isolates, pod_address};
 use super::outcome::Outcome;
-use super::programming::{Programming, Swap};
+use super::programmer::{Programmer, Swap};
 use super::test_node::{CLIENT, SERVER, TestNode};
 
 const PORT: u16 = 8080;
-/// What does not come in this time is not under way.
+/// Data that does not arrive within this time is dropped.
 const SILENCE: Duration = Duration::from_millis(60);
-/// A sender that was not answered tries again within a second or two.
+/// TCP retransmits within a second or two.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn objects(is_open: bool) -> Objects {
@@ -25,22 +24,22 @@ fn objects(is_open: bool) -> Objects {
     objects.put_pod(&Pod::at("server", "server", SERVER));
     objects.put_policy("server", &isolates("server"));
     if is_open {
-        objects.put_policy("door", &admits("server", "client", &[PORT]));
+        objects.put_policy("open", &admits("server", "client", &[PORT]));
     }
     objects
 }
 
-/// Cuts real connections so many times.
+/// Cuts real connections.
 pub fn streams(name: &str, cuts: u64) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
-    let stage = TestNode::build()?;
-    let mut swap = Swap::open(&stage)?;
+    let node = TestNode::build()?;
+    let mut swap = Swap::open(&node)?;
     swap.apply(&objects(true))?;
     let mut pairs = Vec::new();
     for family in Family::BOTH {
         let at = SocketAddr::new(pod_address(SERVER, family), PORT);
-        let listener = stage.world.in_pod(SERVER, || TcpListener::bind(at))??;
-        let client = stage.world.in_pod(CLIENT, || TcpStream::connect(at))??;
+        let listener = node.world.in_pod(SERVER, || TcpListener::bind(at))??;
+        let client = node.world.in_pod(CLIENT, || TcpStream::connect(at))??;
         let (server, _) = listener.accept()?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
@@ -64,7 +63,7 @@ pub fn streams(name: &str, cuts: u64) -> Result<Outcome> {
                 if let Some(to) = pair.get_mut(to) {
                     let heard = expect(to, &word, SILENCE).is_ok();
                     outcome.count("leaked", heard.into());
-                    outcome.check(!heard, || "a connection went on after a cut".to_owned());
+                    outcome.check(!heard, || "a connection continued after a cut".to_owned());
                 }
             }
         }
@@ -73,16 +72,16 @@ pub fn streams(name: &str, cuts: u64) -> Result<Outcome> {
         for to in pairs.iter_mut().flatten() {
             let heard = expect(to, &word, PATIENCE).is_ok();
             outcome.count("lost", (!heard).into());
-            outcome.check(heard, || "a connection did not go on".to_owned());
-            let took = u64::try_from(allowed.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            outcome.took("going on", took);
+            outcome.check(heard, || "a connection did not continue".to_owned());
+            let record_time = u64::try_from(allowed.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            outcome.record_time("continuation", record_time);
         }
         outcome.count("cuts", 1);
     }
     Ok(outcome)
 }
 
-/// Reads a word.
+/// Reads the expected bytes.
 fn expect(stream: &mut TcpStream, word: &[u8; 8], patience: Duration) -> Result<()> {
     stream.set_read_timeout(Some(patience))?;
     let mut heard = [0; 8];
@@ -95,6 +94,6 @@ fn expect(stream: &mut TcpStream, word: &[u8; 8], patience: Duration) -> Result<
             Err(error) => return Err(error.into()),
         }
     }
-    anyhow::ensure!(heard == *word, "something else came");
+    anyhow::ensure!(heard == *word, "other bytes arrived");
     Ok(())
 }

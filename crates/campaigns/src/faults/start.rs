@@ -1,5 +1,5 @@
-//! F01: a pod sends before its node knows it. With a policy that denies, nothing ever gets through;
-//! with one that allows, the first packet after the commit does.
+//! F01: a pod sends before its node knows it. With a policy that denies, no packet passes; with one
+//! that allows, the first packet after the commit does.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -10,107 +10,107 @@ use palisade_core::net::Family;
 use palisade_lab::topology::Location;
 use serde_json::json;
 
-use super::ledger::{Expected, Settled, Timeline};
+use super::ledger::{DecisionTimes, Expected, Timeline};
 use super::objects::{Objects, Pod, isolates, pod_address, sends};
 use super::outcome::Outcome;
-use super::programming::Programming;
+use super::programmer::Programmer;
 use super::test_node::{CLIENT, SERVER, SPARE, TestNode};
-use super::traffic::{Flow, SHORTEST, Traffic};
+use super::traffic::{Flow, MIN_PAYLOAD, Traffic};
 use palisade_generate::Rng;
 
 /// The port of the server.
 const PORT: u16 = 5001;
-/// So many pods start before packets are counted up.
-const PART: u64 = 50;
+/// Pods between two tallies.
+const BATCH: u64 = 50;
 
-/// What the node knows of the pod.
+/// What the node knows about the pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
+enum PodState {
     /// Nothing.
-    Not,
-    /// That there is one, but not its address.
-    WithoutAddress,
-    /// Everything; its policies deny.
+    Unknown,
+    /// Its object, without an address.
+    NoAddress,
+    /// Its address; its policies deny.
     Denied,
-    /// Everything; its policies allow.
+    /// Its address; its policies allow.
     Allowed,
 }
 
-fn objects(known: Known) -> Objects {
+fn objects(state: PodState) -> Objects {
     let mut objects = Objects::new();
     objects.put_pod(&Pod::at("client", "client", CLIENT));
     objects.put_pod(&Pod::at("server", "server", SERVER));
-    objects.put_policy("tenant", &isolates("tenant"));
-    objects.put_policy("guest", &isolates("guest"));
-    objects.put_policy("guest-sends", &sends("guest", "server", &[PORT]));
+    objects.put_policy("isolated", &isolates("isolated"));
+    objects.put_policy("allowed", &isolates("allowed"));
+    objects.put_policy("allowed-sends", &sends("allowed", "server", &[PORT]));
     let from_server = json!({
-        "podSelector": {"matchLabels": {"app": "guest"}},
+        "podSelector": {"matchLabels": {"app": "allowed"}},
         "ingress": [{"from": [{"podSelector": {"matchLabels": {"app": "server"}}}]}],
     });
-    objects.put_policy("guest-hears", &from_server);
+    objects.put_policy("allowed-receives", &from_server);
     let [place, ..] = SPARE;
-    let pod = Pod::at("newcomer", "tenant", place);
-    match known {
-        Known::Not => {}
-        Known::WithoutAddress => objects.put_pod(&Pod {
+    let pod = Pod::at("new-pod", "isolated", place);
+    match state {
+        PodState::Unknown => {}
+        PodState::NoAddress => objects.put_pod(&Pod {
             addresses: Vec::new(),
             phase: "Pending",
-            app: "guest",
+            app: "allowed",
             ..pod
         }),
-        Known::Denied => objects.put_pod(&pod),
-        Known::Allowed => objects.put_pod(&Pod {
-            app: "guest",
+        PodState::Denied => objects.put_pod(&pod),
+        PodState::Allowed => objects.put_pod(&Pod {
+            app: "allowed",
             ..pod
         }),
     }
     objects
 }
 
-/// The flows: from and to the newcomer, which start denied, and one that is always allowed.
-fn streets(stage: &TestNode) -> Result<(Traffic, Vec<bool>)> {
+/// The flows: from and to the new pod, denied at first, and one that is always allowed.
+fn flows(node: &TestNode) -> Result<(Traffic, Vec<bool>)> {
     let [place, ..] = SPARE;
     let mut traffic = Traffic::default();
-    let mut is_newcomers = Vec::new();
+    let mut is_new_pods = Vec::new();
     for family in Family::BOTH {
-        let server = stage.socket(SERVER, family, PORT)?;
-        let newcomer = stage.socket(place, family, PORT)?;
-        traffic.hear(Location::Pod(SERVER), &server)?;
-        traffic.hear(Location::Pod(place), &newcomer)?;
+        let server = node.socket(SERVER, family, PORT)?;
+        let new_pod = node.socket(place, family, PORT)?;
+        traffic.add_receiver(Location::Pod(SERVER), &server)?;
+        traffic.add_receiver(Location::Pod(place), &new_pod)?;
         let at = |pod| SocketAddr::new(pod_address(pod, family), PORT);
         for (from, to, is_paced) in [
-            (stage.sockets(CLIENT, family, 1)?, at(SERVER), true),
-            (stage.sockets(place, family, 8)?, at(SERVER), false),
-            (stage.sockets(SERVER, family, 8)?, at(place), false),
+            (node.sockets(CLIENT, family, 1)?, at(SERVER), true),
+            (node.sockets(place, family, 8)?, at(SERVER), false),
+            (node.sockets(SERVER, family, 8)?, at(place), false),
         ] {
             traffic.add(Flow {
                 from,
                 to,
-                length: SHORTEST,
+                length: MIN_PAYLOAD,
                 is_paced,
             });
-            is_newcomers.push(!is_paced);
+            is_new_pods.push(!is_paced);
         }
     }
-    Ok((traffic, is_newcomers))
+    Ok((traffic, is_new_pods))
 }
 
-/// Lets so many pods start, each of which is sending already.
+/// Starts pods that send from the beginning.
 pub fn starts(
     name: &str,
-    stage: &TestNode,
-    programming: &mut dyn Programming,
+    node: &TestNode,
+    programmer: &mut dyn Programmer,
     pods: u64,
     seed: u64,
 ) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
     let mut rng = Rng::new(seed);
-    programming
-        .apply(&objects(Known::Not))
+    programmer
+        .apply(&objects(PodState::Unknown))
         .context("the first table")?;
-    let (traffic, is_newcomers) = streets(stage)?;
-    let clock = stage.clock;
-    let mut timelines: Vec<Timeline> = is_newcomers
+    let (traffic, is_new_pods) = flows(node)?;
+    let clock = node.clock;
+    let mut timelines: Vec<Timeline> = is_new_pods
         .iter()
         .map(|it| match it {
             true => Timeline::new(Expected::Denied),
@@ -119,59 +119,59 @@ pub fn starts(
         .collect();
     let mut left = pods;
     while left > 0 {
-        let part = left.min(PART);
-        left -= part;
+        let batch = left.min(BATCH);
+        left -= batch;
         let mut commits = Vec::new();
-        let ((), logs) = traffic.during(&stage.world, clock, || {
-            for number in 0..part {
+        let ((), logs) = traffic.during(&node.world, clock, || {
+            for number in 0..batch {
                 let end = match number % 2 {
-                    0 => Known::Denied,
-                    _ => Known::Allowed,
+                    0 => PodState::Denied,
+                    _ => PodState::Allowed,
                 };
-                for known in [Known::WithoutAddress, end, Known::Not] {
-                    let objects = objects(known);
-                    let (applied, commit) = clock.time(|| programming.apply(&objects));
+                for state in [PodState::NoAddress, end, PodState::Unknown] {
+                    let objects = objects(state);
+                    let (applied, commit) = clock.time(|| programmer.apply(&objects));
                     applied?;
-                    commits.push((commit, known));
+                    commits.push((commit, state));
                     thread::sleep(Duration::from_micros(rng.below(1_500)));
                 }
             }
             Ok(())
         })?;
-        let settled = Settled::of(&logs);
-        for (commit, known) in &commits {
-            let expected = match known {
-                Known::Allowed => Expected::Allowed,
-                Known::Not | Known::WithoutAddress | Known::Denied => Expected::Denied,
+        let decided = DecisionTimes::of(&logs);
+        for (commit, state) in &commits {
+            let expected = match state {
+                PodState::Allowed => Expected::Allowed,
+                PodState::Unknown | PodState::NoAddress | PodState::Denied => Expected::Denied,
             };
-            for (timeline, is_newcomers) in timelines.iter_mut().zip(&is_newcomers) {
-                if *is_newcomers {
+            for (timeline, is_new_pods) in timelines.iter_mut().zip(&is_new_pods) {
+                if *is_new_pods {
                     timeline.change(*commit, expected);
                 }
             }
         }
-        for (commit, _) in commits.iter().filter(|(_, it)| *it == Known::Allowed) {
-            // How long after the commit the first packet of the newcomer was there.
-            let arrivals = logs.iter().zip(&is_newcomers).filter(|(_, it)| **it);
+        for (commit, _) in commits.iter().filter(|(_, it)| *it == PodState::Allowed) {
+            // The time from the commit to the first packet of the new pod.
+            let arrivals = logs.iter().zip(&is_new_pods).filter(|(_, it)| **it);
             let arrivals = arrivals.flat_map(|(log, _)| log.arrived.iter().map(|(_, at)| *at));
             let first = arrivals.filter(|at| *at >= commit.0).min();
             if let Some(first) = first {
-                outcome.took("first packet", first.saturating_sub(commit.1));
+                outcome.record_time("first packet", first.saturating_sub(commit.1));
             }
         }
-        outcome.count("pods started", part);
+        outcome.count("pods started", batch);
         for (flow, (log, timeline)) in logs.iter().zip(&timelines).enumerate() {
-            let tally = log.judge(timeline, &settled);
-            let is_broken = tally.leaked + tally.lost > 0;
-            let leaks = log.leaks(timeline, &settled).join("; ");
-            let words = format!(
+            let tally = log.tally(timeline, &decided);
+            let is_violated = tally.leaked + tally.lost > 0;
+            let leaks = log.leaks(timeline, &decided).join("; ");
+            let message = format!(
                 "flow {flow}: {} leaked, {} lost; {leaks}",
                 tally.leaked, tally.lost
             );
-            outcome.add(tally, is_broken.then_some(words).into_iter().collect());
+            outcome.add(tally, is_violated.then_some(message).into_iter().collect());
         }
     }
     let opened = outcome.get("arrived");
-    outcome.check(opened > 0, || "nothing was ever allowed".to_owned());
+    outcome.check(opened > 0, || "no packet arrived".to_owned());
     Ok(outcome)
 }

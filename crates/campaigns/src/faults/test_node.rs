@@ -1,4 +1,4 @@
-//! Where everything happens: one node that enforces, and pods beside each other on it.
+//! The node under test, with its pods.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -10,16 +10,16 @@ use palisade_lab::topology::{Location, NodeSpec, PodSpec, Topology};
 use super::objects::pod_address;
 use super::traffic::Clock;
 
-/// The pod that may talk to the server.
+/// The pod that may connect to the server.
 pub const CLIENT: usize = 0;
-/// The pod that is talked to.
+/// The server's pod.
 pub const SERVER: usize = 1;
-/// The pod that may not.
-pub const STRANGER: usize = 2;
-/// Places for pods that come and go.
+/// A client that no rule admits.
+pub const OTHER_CLIENT: usize = 2;
+/// Places for pods that are created and deleted.
 pub const SPARE: [usize; 3] = [3, 4, 5];
 
-/// How many places for pods there are.
+/// The number of places for pods.
 pub const PLACES: usize = 6;
 
 /// The namespaces of the tests.
@@ -27,12 +27,12 @@ pub const PLACES: usize = 6;
 pub struct TestNode {
     /// The namespaces.
     pub world: LabNetwork,
-    /// The clock of all stamps.
+    /// The clock of all timestamps.
     pub clock: Clock,
 }
 
 impl TestNode {
-    /// Builds the namespaces. The process must have entered one of its own before.
+    /// Builds the namespaces. The process must be in a namespace of its own.
     pub fn build() -> Result<TestNode> {
         let address = |text: &str| text.parse::<IpAddr>();
         let pods = (0..PLACES).map(|place| PodSpec {
@@ -60,7 +60,7 @@ impl TestNode {
         self.world.in_node(0, work)?
     }
 
-    /// A socket of UDP in a pod, at a port of its own address.
+    /// A UDP socket in a pod, at a port of its address.
     pub fn socket(&self, pod: usize, family: Family, port: u16) -> Result<UdpSocket> {
         let address = SocketAddr::new(pod_address(pod, family), port);
         let socket = self

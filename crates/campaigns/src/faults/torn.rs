@@ -1,7 +1,7 @@
-//! F04: packets that are between two questions when the kernel flips. Rules change as a whole for each
-//! packet, but contents of sets are read as they are at each question: a change of several memberships may look
-//! to one packet like something that never was. Here all packets come from many ports, so that
-//! nearly every one of them is judged, and what should become of them is the same before and after.
+//! F04: packets in flight during a commit. A packet sees one version of the rules, but reads the
+//! elements of sets at each lookup: a change of several memberships may show one packet a
+//! combination that never existed. Here packets have many source ports, which makes the kernel
+//! evaluate nearly all of them, and their verdict is the same before and after the change.
 
 use std::net::SocketAddr;
 
@@ -10,46 +10,46 @@ use palisade_core::net::Family;
 use palisade_lab::topology::Location;
 use serde_json::{Value, json};
 
-use super::ledger::{Expected, Settled, Timeline};
+use super::ledger::{DecisionTimes, Expected, Timeline};
 use super::objects::{Objects, Pod, admits, isolates, pod_address};
 use super::outcome::Outcome;
-use super::programming::Programming;
-use super::test_node::{CLIENT, SERVER, STRANGER, TestNode};
-use super::traffic::{Flow, SHORTEST, Traffic};
+use super::programmer::Programmer;
+use super::test_node::{CLIENT, OTHER_CLIENT, SERVER, TestNode};
+use super::traffic::{Flow, MIN_PAYLOAD, Traffic};
 
 /// The port of the server.
 const PORT: u16 = 5001;
-/// So many ports of the stranger.
-const PORTS: usize = 400;
-/// So many changes are made before packets are counted up.
-const PART: u64 = 200;
+/// Source ports of the other client.
+const SOURCE_PORTS: usize = 400;
+/// Changes between two tallies.
+const BATCH: u64 = 200;
 
-/// A change that makes no difference to the stranger's packets.
+/// A change that keeps the verdict of the other client's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Nobody judges them, or somebody does who allows them.
-    Judged,
-    /// They are not allowed, or allowed by one policy and denied by a stronger one.
-    DeniedAnyway,
-    /// They are allowed by the second of two policies, or by the first.
-    AllowedByAnother,
-    /// They are denied by a policy for whoever is not admitted, or because nobody is known there.
-    Gone,
+pub enum TornChange {
+    /// No policy isolates their pods, or policies that allow them do.
+    Isolation,
+    /// No rule allows them, or one does and an earlier rule denies them.
+    DeniedTwice,
+    /// The second of two policies allows them, or the first.
+    AllowedByOther,
+    /// No rule admits their pod, or their pod is deleted.
+    Deleted,
 }
 
-/// All of them.
-pub const CHANGES: [Change; 4] = [
-    Change::Judged,
-    Change::DeniedAnyway,
-    Change::AllowedByAnother,
-    Change::Gone,
+/// All changes.
+pub const CHANGES: [TornChange; 4] = [
+    TornChange::Isolation,
+    TornChange::DeniedTwice,
+    TornChange::AllowedByOther,
+    TornChange::Deleted,
 ];
 
-impl Change {
+impl TornChange {
     fn expected(self) -> Expected {
         match self {
-            Change::Judged | Change::AllowedByAnother => Expected::Allowed,
-            Change::DeniedAnyway | Change::Gone => Expected::Denied,
+            TornChange::Isolation | TornChange::AllowedByOther => Expected::Allowed,
+            TornChange::DeniedTwice | TornChange::Deleted => Expected::Denied,
         }
     }
 
@@ -58,9 +58,9 @@ impl Change {
         let mut objects = Objects::new();
         objects.put_pod(&Pod::at("client", "client", CLIENT));
         objects.put_pod(&Pod::at("server", "server", SERVER));
-        let mut app = "stranger";
+        let mut app = "other-client";
         match self {
-            Change::Judged if is_after => {
+            TornChange::Isolation if is_after => {
                 for (name, direction) in [("in", "Ingress"), ("out", "Egress")] {
                     let pod = if direction == "Ingress" {
                         "server"
@@ -78,8 +78,8 @@ impl Change {
                     );
                 }
             }
-            Change::Judged => {}
-            Change::DeniedAnyway => {
+            TornChange::Isolation => {}
+            TornChange::DeniedTwice => {
                 objects.put_policy("server", &admits("server", "client", &[PORT]));
                 objects.put_policy("both", &admits("server", "quarantined", &[PORT]));
                 objects.put("ClusterNetworkPolicy", "quarantine", quarantine());
@@ -87,20 +87,20 @@ impl Change {
                     app = "quarantined";
                 }
             }
-            Change::AllowedByAnother => {
-                // Rules of a pod stand in the order of their policies' names.
+            TornChange::AllowedByOther => {
+                // The rules of a pod are in the order of their policies' names.
                 objects.put_policy("a-client", &admits("server", "client", &[PORT]));
                 objects.put_policy("b-first", &admits("server", "first", &[PORT]));
                 objects.put_policy("c-second", &admits("server", "second", &[PORT]));
                 app = if is_after { "first" } else { "second" };
             }
-            Change::Gone => {
-                objects.put_policy("stranger", &isolates("stranger"));
+            TornChange::Deleted => {
+                objects.put_policy("other-client", &isolates("other-client"));
                 objects.put_policy("server", &admits("server", "client", &[PORT]));
             }
         }
-        if !(self == Change::Gone && is_after) {
-            objects.put_pod(&Pod::at("stranger", app, STRANGER));
+        if !(self == TornChange::Deleted && is_after) {
+            objects.put_pod(&Pod::at("other-client", app, OTHER_CLIENT));
         }
         objects
     }
@@ -127,57 +127,57 @@ fn quarantine() -> Value {
     })
 }
 
-/// Makes a change there and back so many times.
+/// Makes a change and reverts it, `updates` times in all.
 pub fn changes(
-    stage: &TestNode,
-    programming: &mut dyn Programming,
-    change: Change,
+    node: &TestNode,
+    programmer: &mut dyn Programmer,
+    change: TornChange,
     updates: u64,
 ) -> Result<Outcome> {
     let mut outcome = Outcome::new(&format!("F04/torn, {change:?}"));
-    programming.apply(&change.objects(false))?;
+    programmer.apply(&change.objects(false))?;
     let mut traffic = Traffic::default();
-    let ear = stage.socket(SERVER, Family::V4, PORT)?;
-    traffic.hear(Location::Pod(SERVER), &ear)?;
+    let receiver = node.socket(SERVER, Family::V4, PORT)?;
+    traffic.add_receiver(Location::Pod(SERVER), &receiver)?;
     let to = SocketAddr::new(pod_address(SERVER, Family::V4), PORT);
-    // One paced flow keeps the pace, and the others are the ones that count.
+    // One allowed flow paces the sender; the others are under test.
     for (pod, ports, expected) in [
         (CLIENT, 1, Expected::Allowed),
-        (STRANGER, PORTS, change.expected()),
-        (STRANGER, PORTS, change.expected()),
-        (STRANGER, PORTS, change.expected()),
+        (OTHER_CLIENT, SOURCE_PORTS, change.expected()),
+        (OTHER_CLIENT, SOURCE_PORTS, change.expected()),
+        (OTHER_CLIENT, SOURCE_PORTS, change.expected()),
     ] {
         traffic.add(Flow {
-            from: stage.sockets(pod, Family::V4, ports)?,
+            from: node.sockets(pod, Family::V4, ports)?,
             to,
-            length: SHORTEST,
+            length: MIN_PAYLOAD,
             is_paced: expected == Expected::Allowed,
         });
     }
-    let clock = stage.clock;
+    let clock = node.clock;
     let mut is_after = false;
     let mut left = updates;
     while left > 0 {
-        let part = left.min(PART);
-        left -= part;
-        let ((), logs) = traffic.during(&stage.world, clock, || {
-            for _ in 0..part {
+        let batch = left.min(BATCH);
+        left -= batch;
+        let ((), logs) = traffic.during(&node.world, clock, || {
+            for _ in 0..batch {
                 is_after = !is_after;
-                programming.apply(&change.objects(is_after))?;
+                programmer.apply(&change.objects(is_after))?;
             }
             Ok(())
         })?;
-        let settled = Settled::of(&logs);
-        outcome.count("updates", part);
+        let decided = DecisionTimes::of(&logs);
+        outcome.count("updates", batch);
         for (place, log) in logs.iter().enumerate() {
             let expected = match place {
                 0 => Expected::Allowed,
                 _ => change.expected(),
             };
-            let tally = log.judge(&Timeline::new(expected), &settled);
-            let is_broken = tally.leaked + tally.lost > 0;
-            let words = format!("{} leaked, {} lost", tally.leaked, tally.lost);
-            outcome.add(tally, is_broken.then_some(words).into_iter().collect());
+            let tally = log.tally(&Timeline::new(expected), &decided);
+            let is_violated = tally.leaked + tally.lost > 0;
+            let message = format!("{} leaked, {} lost", tally.leaked, tally.lost);
+            outcome.add(tally, is_violated.then_some(message).into_iter().collect());
         }
     }
     Ok(outcome)

@@ -1,56 +1,56 @@
-//! F04: the policies change while packets flow at full rate. None may leak, none may be lost.
+//! F04: policies change while packets flow at full rate. No packet may leak or be lost.
 
 use anyhow::{Context as _, Result};
 
 use super::churn::{ChurnFlows, ChurningCluster};
 use super::ledger::Expected;
 use super::outcome::Outcome;
-use super::programming::Programming;
+use super::programmer::Programmer;
 use super::test_node::TestNode;
 
-/// So many updates are made before packets are counted up, so that little has to be remembered.
-const PART: u64 = 200;
+/// Updates between two tallies, which bounds the memory for packets.
+const BATCH: u64 = 200;
 
-/// Makes so many changes of all kinds, each in the way that is given.
+/// Makes changes of all kinds.
 pub fn under_load(
     name: &str,
-    stage: &TestNode,
-    programming: &mut dyn Programming,
+    node: &TestNode,
+    programmer: &mut dyn Programmer,
     updates: u64,
     seed: u64,
 ) -> Result<Outcome> {
     let mut outcome = Outcome::new(name);
-    let mut town = ChurningCluster::new(seed);
-    programming
-        .apply(&town.objects)
+    let mut cluster = ChurningCluster::new(seed);
+    programmer
+        .apply(&cluster.objects)
         .context("the first table")?;
-    let mut streets = ChurnFlows::open(stage)?;
-    let clock = stage.clock;
+    let mut flows = ChurnFlows::open(node)?;
+    let clock = node.clock;
     let mut left = updates;
     while left > 0 {
-        let part = left.min(PART);
-        left -= part;
+        let batch = left.min(BATCH);
+        left -= batch;
         let mut commits = Vec::new();
-        let ((), logs) = streets.traffic.during(&stage.world, clock, || {
-            for _ in 0..part {
-                town.change();
-                let (applied, commit) = clock.time(|| programming.apply(&town.objects));
+        let ((), logs) = flows.traffic.during(&node.world, clock, || {
+            for _ in 0..batch {
+                cluster.change();
+                let (applied, commit) = clock.time(|| programmer.apply(&cluster.objects));
                 applied?;
-                let door = match town.is_open {
+                let expected = match cluster.is_open {
                     true => Expected::Allowed,
                     false => Expected::Denied,
                 };
-                commits.push((commit, door));
+                commits.push((commit, expected));
             }
             Ok(())
         })?;
-        for (commit, door) in commits {
-            outcome.took("update", commit.1 - commit.0);
-            streets.expect(commit, door);
+        for (commit, expected) in commits {
+            outcome.record_time("update", commit.1 - commit.0);
+            flows.expect(commit, expected);
         }
-        let (tally, broken) = streets.judge(&logs);
-        outcome.count("updates", part);
-        outcome.add(tally, broken);
+        let (tally, violations) = flows.tally(&logs);
+        outcome.count("updates", batch);
+        outcome.add(tally, violations);
     }
     Ok(outcome)
 }

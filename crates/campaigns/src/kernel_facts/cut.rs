@@ -1,70 +1,71 @@
-//! How soon connections stop that are not allowed any more, where there are very many of them.
+//! The time until denied connections stop, among very many.
 
 use std::fmt;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
+use palisade_nft::node::Established;
 use palisade_nft::{Conntrack, Kernel};
 
-use super::crowd::{Crowd, Watched, objects};
-use crate::faults::crafted::Way;
-use crate::faults::deltas::{Deltas, Running};
+use super::connections::{ManyConnections, WatchedFlows, objects};
+use crate::faults::crafted::Direction;
+use crate::faults::deltas::Deltas;
 use crate::faults::outcome::Outcome;
 use crate::faults::process::Process;
-use crate::faults::programming::Programming;
+use crate::faults::programmer::Programmer;
 use crate::faults::test_node::TestNode;
 
-/// What D94 allows, in nanoseconds.
-pub const BAR: u64 = 5_000_000_000;
-/// Between two changes.
+/// The limit of D94, in nanoseconds.
+pub const LIMIT: u64 = 5_000_000_000;
+/// The time between two changes.
 const PAUSE: Duration = Duration::from_millis(60);
 
-/// How the kernel is changed.
+/// The way to program the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    /// By what the agent decides, told of the change at once.
-    Decided,
-    /// By the agent as a process, which finds the change in a directory.
+pub enum ProgrammingWay {
+    /// The agent's loop, with objects delivered directly.
+    Loop,
+    /// The agent as a process, with objects written to a directory.
     Process,
 }
 
-/// Both.
-pub const HOW: [How; 2] = [How::Decided, How::Process];
+/// Both ways.
+pub const WAYS: [ProgrammingWay; 2] = [ProgrammingWay::Loop, ProgrammingWay::Process];
 
-impl fmt::Display for How {
+impl fmt::Display for ProgrammingWay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            How::Decided => "from the change being known",
-            How::Process => "from the change being written",
+            ProgrammingWay::Loop => "from delivery to the agent",
+            ProgrammingWay::Process => "from writing the file",
         })
     }
 }
 
-/// Shuts a door so many times while packets go through it; then sends a packet of each of all connections.
-pub fn cut(how: How, connections: usize, times: u64) -> Result<Outcome> {
-    let mut outcome = Outcome::new(&format!("{connections} connections, {how}"));
-    let stage = TestNode::build()?;
-    let mut programming: Box<dyn Programming> = match how {
-        How::Decided => {
-            stage.on_node(|| Ok(Box::new(Deltas::with(Kernel::open()?, Running::Judged)?)))?
+/// Denies and allows flows repeatedly at full rate; then sends a packet of every connection.
+pub fn cut(way: ProgrammingWay, connections: usize, times: u64) -> Result<Outcome> {
+    let mut outcome = Outcome::new(&format!("{connections} connections, {way}"));
+    let node = TestNode::build()?;
+    let mut programmer: Box<dyn Programmer> = match way {
+        ProgrammingWay::Loop => {
+            node.on_node(|| Ok(Box::new(Deltas::with(Kernel::open()?, Established::Judge)?)))?
         }
-        How::Process => Box::new(Process::start(&stage)?),
+        ProgrammingWay::Process => Box::new(Process::start(&node)?),
     };
-    programming.apply(&objects(true))?;
-    let mut crowd = Crowd::open(&stage, connections)?;
-    let tracked = stage.on_node(|| Ok(Conntrack::open()?.count()?))?;
+    programmer.apply(&objects(true))?;
+    let mut many = ManyConnections::open(&node, connections)?;
+    let tracked = node.on_node(|| Ok(Conntrack::open()?.count()?))?;
     outcome.count("tracked", tracked.into());
     outcome.check(tracked as usize >= connections, || {
         format!("only {tracked} connections are tracked")
     });
-    let mut watched = Watched::open(&stage)?;
-    let clock = stage.clock;
+    let mut watched = WatchedFlows::open(&node)?;
+    let clock = node.clock;
     let mut changes = Vec::new();
-    let ((), logs) = watched.traffic.during(&stage.world, clock, || {
+    let ((), logs) = watched.traffic.during(&node.world, clock, || {
         for _ in 0..times {
             for is_open in [false, true] {
-                let (applied, at) = clock.time(|| programming.apply(&objects(is_open)));
+                let (applied, at) = clock.time(|| programmer.apply(&objects(is_open)));
                 applied?;
                 changes.push((at, is_open));
                 thread::sleep(PAUSE);
@@ -75,40 +76,42 @@ pub fn cut(how: How, connections: usize, times: u64) -> Result<Outcome> {
     for (at, is_open) in &changes {
         watched.change(*at, *is_open);
     }
-    let ends = changes.iter().skip(1).map(|((began, _), _)| *began);
-    for (((began, ended), is_open), next) in changes.iter().zip(ends.chain([clock.now()])) {
+    let ends = changes.iter().skip(1).map(|((started, _), _)| *started);
+    for (((started, ended), is_open), next) in changes.iter().zip(ends.chain([clock.now()])) {
         if *is_open {
             continue;
         }
-        let last = watched.last_through_the_door(&logs, *began, next);
-        let took = last.map_or(0, |last| last - began);
-        outcome.took("last packet", took);
-        outcome.took("change done", ended - began);
-        outcome.check(took < BAR, || format!("a connection went on for {took} ns"));
+        let last = watched.last_toggled(&logs, *started, next);
+        let record_time = last.map_or(0, |last| last - started);
+        outcome.record_time("last packet", record_time);
+        outcome.record_time("change done", ended - started);
+        outcome.check(record_time < LIMIT, || {
+            format!("a connection continued for {record_time} ns")
+        });
     }
-    let tally = watched.judge(&logs);
+    let tally = watched.tally(&logs);
     outcome.add(tally, Vec::new());
     outcome.check(tally.leaked == 0, || format!("{} leaked", tally.leaked));
     outcome.check(tally.lost == 0, || format!("{} lost", tally.lost));
-    every_connection(&mut outcome, &mut crowd, programming.as_mut())?;
+    every_connection(&mut outcome, &mut many, programmer.as_mut())?;
     Ok(outcome)
 }
 
-/// Each of all connections is cut, and goes on when it is allowed again.
+/// Checks that every connection is cut, and continues when it is allowed again.
 fn every_connection(
     outcome: &mut Outcome,
-    crowd: &mut Crowd,
-    programming: &mut dyn Programming,
+    many: &mut ManyConnections,
+    programmer: &mut dyn Programmer,
 ) -> Result<()> {
-    let all = crowd.count();
+    let all = many.count();
     for (is_open, expected) in [(false, 0), (true, all)] {
-        programming.apply(&objects(is_open))?;
-        for way in [Way::Back, Way::There] {
-            let arrived = crowd.run(way)?;
-            let what = if is_open { "went on" } else { "not cut" };
+        programmer.apply(&objects(is_open))?;
+        for direction in [Direction::FromServer, Direction::FromClient] {
+            let arrived = many.run(direction)?;
+            let what = if is_open { "continued" } else { "not cut" };
             outcome.count(what, arrived as u64);
             outcome.check(arrived == expected, || {
-                format!("{arrived} of {all} connections {what}, {way:?}")
+                format!("{arrived} of {all} connections {what}, {direction:?}")
             });
         }
     }

@@ -1,4 +1,4 @@
-//! How long it takes to forget the marks of very many connections, and what waits for it.
+//! The time to clear the marks of very many connections, and what waits for it.
 
 use std::net::IpAddr;
 use std::thread;
@@ -6,166 +6,178 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use palisade_core::net::Family;
-use palisade_nft::node::{Generation, MarkBits};
+use palisade_nft::node::{Established, Generation, MarkBits};
 use palisade_nft::{Conntrack, Kernel};
 
-use super::crowd::{Crowd, Watched, after_moving, marked, objects};
-use super::cut::BAR;
-use crate::faults::crafted::Way;
-use crate::faults::deltas::{Deltas, Running as Connections};
+use super::connections::{ManyConnections, WatchedFlows, after_moving, marked, objects};
+use super::cut::LIMIT;
+use crate::faults::crafted::Direction;
+use crate::faults::deltas::Deltas;
 use crate::faults::objects::pod_address;
 use crate::faults::outcome::Outcome;
-use crate::faults::process::{Directory, Running};
-use crate::faults::programming::{Programming, Swap};
+use crate::faults::process::{AgentProcess, Directory};
+use crate::faults::programmer::{Programmer, Swap};
 use crate::faults::test_node::{SPARE, TestNode};
 
-/// The last number of the lower half.
+/// The last generation of the lower half.
 const MIDDLE: u16 = (1 << 14) - 1;
 
-/// Counts on without changing anything.
+/// Advances the generation without a change.
 fn advance_to(swap: &mut Swap, generation: u16) -> Result<()> {
     for _ in 0..=MarkBits::DEFAULT.last_generation() {
-        if swap.generation() == Generation::new(generation).context("not a generation")? {
+        if swap.generation() == Generation::new(generation).context("invalid generation")? {
             return Ok(());
         }
         swap.advance();
     }
-    anyhow::bail!("{generation} never comes")
+    anyhow::bail!("no generation {generation}")
 }
 
-/// Forgets the marks of so many connections, while packets flow.
+/// Clears the marks of many connections while packets flow.
 pub fn sweep(connections: usize, times: u64) -> Result<Outcome> {
     let mut outcome = Outcome::new(&format!("{connections} connections, sweep"));
-    let stage = TestNode::build()?;
-    let mut swap = Swap::open(&stage)?;
-    let mut conntrack = stage.on_node(|| Ok(Conntrack::open()?))?;
+    let node = TestNode::build()?;
+    let mut swap = Swap::open(&node)?;
+    let mut conntrack = node.on_node(|| Ok(Conntrack::open()?))?;
     swap.apply(&objects(true))?;
-    let mut crowd = Crowd::open(&stage, connections)?;
-    let clock = stage.clock;
+    let mut many = ManyConnections::open(&node, connections)?;
+    let clock = node.clock;
     for _ in 0..times {
         advance_to(&mut swap, MIDDLE - 1)?;
         swap.apply(&objects(true))?;
         let old = swap.generation().get();
-        // Every connection is judged again, and marked.
-        crowd.run(Way::There)?;
+        // The kernel evaluates every connection again, and marks it.
+        many.run(Direction::FromClient)?;
         let stale = marked(&mut conntrack, old)?;
-        outcome.check(stale >= connections, || format!("only {stale} are marked"));
+        outcome.check(stale >= connections, || {
+            format!("only {stale} connections are marked")
+        });
         advance_to(&mut swap, MIDDLE + 1)?;
         swap.apply(&objects(true))?;
-        let watched = Watched::open(&stage)?;
-        let (sweeps, logs) = watched.traffic.during(&stage.world, clock, || {
+        let watched = WatchedFlows::open(&node)?;
+        let (sweeps, logs) = watched.traffic.during(&node.world, clock, || {
             let mut sweep = || {
-                let (swept, (began, ended)) =
+                let (swept, (started, ended)) =
                     clock.time(|| conntrack.clear_marks(MarkBits::DEFAULT, &(1..=MIDDLE)));
-                Ok::<_, anyhow::Error>((swept?, ended - began))
+                Ok::<_, anyhow::Error>((swept?, ended - started))
             };
             let sweeps = [sweep()?, sweep()?];
             thread::sleep(Duration::from_millis(20));
             Ok(sweeps)
         })?;
-        let [(first, took), (_, again)] = sweeps;
-        outcome.count("forgotten", first.cleared as u64);
-        outcome.took("sweep of all", took);
-        outcome.took("sweep of none", again);
-        outcome.check(took < BAR, || format!("a sweep took {took} ns"));
+        let [(first, record_time), (_, again)] = sweeps;
+        outcome.count("cleared", first.cleared as u64);
+        outcome.record_time("sweep of all", record_time);
+        outcome.record_time("sweep of none", again);
+        outcome.check(record_time < LIMIT, || {
+            format!("a sweep took {record_time} ns")
+        });
         let left = marked(&mut conntrack, old)?;
-        outcome.check(left == 0, || format!("{left} kept their marks"));
-        let tally = watched.judge(&logs);
+        outcome.check(left == 0, || format!("{left} connections keep their marks"));
+        let tally = watched.tally(&logs);
         outcome.add(tally, Vec::new());
         outcome.check(tally.leaked + tally.lost == 0, || {
             format!("{} leaked, {} lost", tally.leaked, tally.lost)
         });
     }
-    let arrived = crowd.run(Way::There)?;
-    outcome.count("went on", arrived as u64);
+    let arrived = many.run(Direction::FromClient)?;
+    outcome.count("continued", arrived as u64);
     outcome.check(arrived == connections, || {
-        format!("{arrived} of {connections} connections went on")
+        format!("{arrived} of {connections} connections continued")
     });
     Ok(outcome)
 }
 
-/// An agent that comes when the numbers turn and all connections have marks of the half that is next: the change that it
-/// brings has to wait for the sweep, which is the worst that can happen.
-pub fn at_the_turn(connections: usize) -> Result<Outcome> {
-    let mut outcome = Outcome::new(&format!("{connections} connections, an agent at the turn"));
-    let stage = TestNode::build()?;
-    let mut conntrack = stage.on_node(|| Ok(Conntrack::open()?))?;
-    let mut swap = Swap::open(&stage)?;
+/// Starts an agent when generations wrap around and all connections have marks of the next half.
+/// Its first change must wait for the sweep: the worst case.
+pub fn at_wraparound(connections: usize) -> Result<Outcome> {
+    let mut outcome = Outcome::new(&format!(
+        "{connections} connections, an agent at the wraparound"
+    ));
+    let node = TestNode::build()?;
+    let mut conntrack = node.on_node(|| Ok(Conntrack::open()?))?;
+    let mut swap = Swap::open(&node)?;
     advance_to(&mut swap, MIDDLE + 100)?;
     swap.apply(&objects(true))?;
     let old = swap.generation().get();
-    let mut crowd = Crowd::open(&stage, connections)?;
+    let mut many = ManyConnections::open(&node, connections)?;
     let stale = marked(&mut conntrack, old)?;
-    outcome.check(stale >= connections, || format!("only {stale} are marked"));
+    outcome.check(stale >= connections, || {
+        format!("only {stale} connections are marked")
+    });
     advance_to(&mut swap, MIDDLE - 1)?;
     swap.apply(&objects(true))?;
-    // What somebody alive owns belongs to nobody else.
+    // The agent cannot change a table while another process owns it.
     drop(swap);
-    let mut directory = Directory::new(&stage)?;
+    let mut directory = Directory::new(&node)?;
     directory.write(&objects(false))?;
-    let mut watched = Watched::open(&stage)?;
-    let clock = stage.clock;
-    let (times, logs) = watched.traffic.during(&stage.world, clock, || {
-        let began = clock.now();
-        let agent = Running::start(&stage, &directory)?;
+    let mut watched = WatchedFlows::open(&node)?;
+    let clock = node.clock;
+    let (times, logs) = watched.traffic.during(&node.world, clock, || {
+        let started = clock.now();
+        let agent = AgentProcess::start(&node, &directory)?;
         directory.wait()?;
         let ended = clock.now();
         thread::sleep(Duration::from_millis(50));
         drop(agent);
-        Ok((began, ended))
+        Ok((started, ended))
     })?;
     watched.change(times, false);
-    let last = watched.last_through_the_door(&logs, times.0, u64::MAX);
-    let took = last.map_or(0, |last| last - times.0);
-    outcome.took("last packet after the agent's start", took);
-    outcome.check(took < BAR, || format!("it took {took} ns"));
+    let last = watched.last_toggled(&logs, times.0, u64::MAX);
+    let record_time = last.map_or(0, |last| last - times.0);
+    outcome.record_time("last packet after the agent's start", record_time);
+    outcome.check(record_time < LIMIT, || format!("it took {record_time} ns"));
     let left = marked(&mut conntrack, old)?;
     outcome.count("marks left", left as u64);
     outcome.check(left == 0, || {
-        format!("{left} connections kept marks that come again")
+        format!("{left} connections keep marks of coming generations")
     });
-    let tally = watched.judge(&logs);
+    let tally = watched.tally(&logs);
     outcome.add(tally, Vec::new());
     outcome.check(tally.leaked + tally.lost == 0, || {
         format!("{} leaked, {} lost", tally.leaked, tally.lost)
     });
-    let arrived = crowd.run(Way::There)?;
-    outcome.check(arrived == 0, || format!("{arrived} were not cut"));
+    let arrived = many.run(Direction::FromClient)?;
+    outcome.check(arrived == 0, || {
+        format!("{arrived} connections are not cut")
+    });
     Ok(outcome)
 }
 
-/// Where connections are kept (`--established=keep`), an address that changes hands loses the marks of all its
-/// connections. That reads all connections, and until it is done they go on.
-pub fn changed_hands(connections: usize) -> Result<Outcome> {
+/// With `--established=keep`, an address with a new owner loses the marks of all its connections.
+/// The agent reads all connections for that; until then they continue.
+pub fn moved_address(connections: usize) -> Result<Outcome> {
     let mut outcome = Outcome::new(&format!(
-        "{connections} connections, kept, the address changes hands"
+        "{connections} connections, kept, the address changes owners"
     ));
-    let stage = TestNode::build()?;
-    let mut kept = stage.on_node(|| Deltas::with(Kernel::open()?, Connections::Kept))?;
+    let node = TestNode::build()?;
+    let mut kept = node.on_node(|| Deltas::with(Kernel::open()?, Established::Keep))?;
     kept.apply(&objects(true))?;
-    let mut crowd = Crowd::open(&stage, connections)?;
+    let mut many = ManyConnections::open(&node, connections)?;
     kept.apply(&objects(false))?;
-    let arrived = crowd.run(Way::There)?;
+    let arrived = many.run(Direction::FromClient)?;
     outcome.check(arrived == connections, || {
         format!("only {arrived} connections were kept")
     });
-    let (applied, (began, ended)) = stage.clock.time(|| kept.apply(&after_moving()));
+    let (applied, (started, ended)) = node.clock.time(|| kept.apply(&after_moving()));
     applied?;
-    outcome.took("change and marks", ended - began);
-    outcome.check(ended - began < BAR, || "it took too long".to_owned());
-    for way in [Way::There, Way::Back] {
-        let arrived = crowd.run(way)?;
+    outcome.record_time("change and marks", ended - started);
+    outcome.check(ended - started < LIMIT, || "it took too long".to_owned());
+    for direction in [Direction::FromClient, Direction::FromServer] {
+        let arrived = many.run(direction)?;
         outcome.count("not cut", arrived as u64);
-        outcome.check(arrived == 0, || format!("{arrived} went on, {way:?}"));
+        outcome.check(arrived == 0, || {
+            format!("{arrived} connections continue, {direction:?}")
+        });
     }
     let [_, mass, _] = SPARE;
     let address: IpAddr = pod_address(mass, Family::V4);
-    let mut conntrack = stage.on_node(|| Ok(Conntrack::open()?))?;
-    let again = stage
+    let mut conntrack = node.on_node(|| Ok(Conntrack::open()?))?;
+    let again = node
         .clock
         .time(|| conntrack.clear_addresses(MarkBits::DEFAULT, &[address].into_iter().collect()));
-    let (swept, (began, ended)) = again;
-    outcome.count("seen once more", swept?.seen as u64);
-    outcome.took("reading all", ended - began);
+    let (swept, (started, ended)) = again;
+    outcome.count("read again", swept?.seen as u64);
+    outcome.record_time("reading all", ended - started);
     Ok(outcome)
 }

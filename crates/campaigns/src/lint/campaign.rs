@@ -59,7 +59,7 @@ pub fn run(args: &LintArgs) -> LintReport {
     /// So many seeds are shown.
     const SHOWN: usize = 3;
     let end = args.seed.saturating_add(args.seeds);
-    let gone = over_seeds(
+    let summary = over_seeds(
         (args.seed, end),
         args.threads,
         compare,
@@ -75,14 +75,14 @@ pub fn run(args: &LintArgs) -> LintReport {
             false
         },
     );
-    let (mut report, mut failed) = gone.all;
+    let (mut report, mut failed) = summary.total;
     failed.sort_unstable();
     for seed in failed.iter().take(SHOWN) {
         report.shown.push(shown(*seed));
     }
     report.first = args.seed;
     report.seeds = args.seeds;
-    report.seconds = gone.seconds;
+    report.seconds = summary.seconds;
     report
 }
 

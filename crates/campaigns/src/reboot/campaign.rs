@@ -1,4 +1,4 @@
-//! `palisade-campaigns reboot`: restarts of nodes, several side by side, since they mostly wait.
+//! `palisade-campaigns reboot`: restarts nodes, several in parallel, as they mostly wait.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -11,10 +11,10 @@ use palisade_lab::privilege::RequiredPrivilege;
 use tempfile::TempDir;
 
 use super::flows::Flows;
-use super::judge::{Tally, Times};
 use super::node::{self, BLOCKS, NAME};
 use super::report::{Report, Restart, Setup};
 use super::server::{OUTAGES, Outage, Server};
+use super::tally::{Tally, Times};
 use crate::agents::{Agent, program, run_to_end};
 use crate::faults::traffic::Clock;
 use crate::health::ready;
@@ -22,34 +22,34 @@ use crate::seeds::over_seeds;
 use palisade_generate::Rng;
 use palisade_lab::privilege::stay_inside;
 
-/// Between two rounds of packets, and while the first table is waited for.
-const PACE: Duration = Duration::from_millis(10);
-const CLOSELY: Duration = Duration::from_millis(1);
-/// How long pods send before the agent is started.
-const BEFORE: Duration = Duration::from_millis(200);
-/// How long packets go on when the agent is ready.
-const AFTER: Duration = Duration::from_millis(1_000);
-/// How long the last packets and answers may take.
-const LAST: Duration = Duration::from_millis(300);
-/// How long an agent may take until its first table, and until it is ready.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The interval between two rounds of packets, and during the wait for the first table.
+const ROUND_INTERVAL: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// The time for which pods send before the agent starts.
+const BEFORE_START: Duration = Duration::from_millis(200);
+/// The time for which they send after the agent is ready.
+const AFTER_READY: Duration = Duration::from_millis(1_000);
+/// The maximum time of the last packets and replies.
+const DRAIN_TIME: Duration = Duration::from_millis(300);
+/// The time within which an agent must install its first table, and be ready.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What an agent says when its first table is in place.
-const CLOSED: &str = "pods of this node are closed until all objects are synced";
+/// The log message of the first table.
+const FIRST_TABLE_LOG: &str = "pods of this node are closed until all objects are synced";
 
-/// How many, and how long.
+/// Arguments of `reboot`.
 #[derive(Args, Clone, Debug)]
 pub struct RebootArgs {
-    /// So many restarts
+    /// The number of restarts
     #[arg(long, default_value_t = 100)]
-    times: u64,
-    /// So many seconds the API server is away
+    restarts: u64,
+    /// The length of the API server's outage, in seconds
     #[arg(long, default_value_t = 30)]
-    away: u64,
-    /// So many at a time
+    outage: u64,
+    /// The number of parallel restarts
     #[arg(long, default_value_t = 10)]
-    together: usize,
-    /// The seed of all choices
+    parallel: usize,
+    /// The seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The program to run [default: the one beside this]
@@ -57,13 +57,14 @@ pub struct RebootArgs {
     palisade: Option<PathBuf>,
 }
 
-/// Restarts nodes: closed in two ways, and then once open and once as the limit has it.
+/// Restarts nodes: closed in several ways, and once each for the control and for the documented
+/// limit.
 pub fn reboot(args: &RebootArgs) -> Result<Report> {
     stay_inside(RequiredPrivilege::Any)?;
     let palisade = program(args.palisade.as_deref())?;
-    let gone = over_seeds(
-        (0, args.times + 2),
-        args.together,
+    let summary = over_seeds(
+        (0, args.restarts + 2),
+        args.parallel,
         |number| {
             let plan = Plan::new(args, number);
             let restart = restart(&palisade, &plan);
@@ -72,36 +73,36 @@ pub fn reboot(args: &RebootArgs) -> Result<Report> {
         |report: &mut Report, _, restart| {
             match restart {
                 Ok(restart) => report.restarts.push(restart),
-                Err(words) => report.failures.push(words),
+                Err(message) => report.failures.push(message),
             }
             false
         },
     );
-    let mut report = gone.all;
-    report.seconds = gone.seconds;
+    let mut report = summary.total;
+    report.seconds = summary.seconds;
     Ok(report)
 }
 
-/// What happens in a restart.
+/// The plan of a restart.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     setup: Setup,
-    away: Outage,
-    for_time: Duration,
-    /// When, after its start, the agent is killed and started once more.
-    killed: Option<Duration>,
+    outage: Outage,
+    outage_time: Duration,
+    /// The time after which the agent is killed and restarted.
+    killed_after: Option<Duration>,
 }
 
 impl Plan {
     fn new(args: &RebootArgs, number: u64) -> Plan {
-        let for_time = Duration::from_secs(args.away);
+        let outage_time = Duration::from_secs(args.outage);
         let plan = Plan {
             setup: Setup::Open,
-            away: Outage::Refuses,
-            for_time,
-            killed: None,
+            outage: Outage::Refuses,
+            outage_time,
+            killed_after: None,
         };
-        if let Some(control) = number.checked_sub(args.times) {
+        if let Some(control) = number.checked_sub(args.restarts) {
             return match control {
                 0 => plan,
                 _ => Plan {
@@ -119,27 +120,27 @@ impl Plan {
                 1 => Setup::Blocks,
                 _ => Setup::Untracked,
             },
-            away: way.unwrap_or(Outage::Refuses),
-            killed: rng.chance(50).then_some(for_time * part / 100),
+            outage: way.unwrap_or(Outage::Refuses),
+            killed_after: rng.chance(50).then_some(outage_time * part / 100),
             ..plan
         }
     }
 
-    fn words(&self, kubeconfig: &Path) -> Vec<String> {
-        let mut words = vec![
+    fn args(&self, kubeconfig: &Path) -> Vec<String> {
+        let mut args = vec![
             format!("--node={NAME}"),
             format!("--kubeconfig={}", kubeconfig.display()),
         ];
         if matches!(self.setup, Setup::Blocks | Setup::Untracked | Setup::Open) {
-            words.extend(blocks());
+            args.extend(blocks());
         }
         if self.setup == Setup::Open {
-            words.push("--boot-policy=open".to_owned());
+            args.push("--boot-policy=open".to_owned());
         }
-        words
+        args
     }
 
-    /// What must not have become of packets.
+    /// The outcomes that violate the plan.
     fn mistakes(&self, tally: &Tally) -> Vec<String> {
         let mut mistakes = Vec::new();
         let passes = tally.leaked > 0;
@@ -148,19 +149,19 @@ impl Plan {
         }
         let is_closed = u64::from(self.setup.is_closed());
         let answers_all = u64::from(self.setup.answers_all());
-        for (count, words) in [
+        for (count, message) in [
             (
                 tally.early * is_closed,
-                "packets passed before the policies were known",
+                "packets passed before the agent had the policies",
             ),
             (
                 tally.unanswered * answers_all,
-                "probes of the node were not answered",
+                "probes of the node were unanswered",
             ),
             (tally.lost, "allowed packets were lost"),
         ] {
             if count > 0 {
-                mistakes.push(format!("{self:?}: {count} {words}"));
+                mistakes.push(format!("{self:?}: {count} {message}"));
             }
         }
         mistakes
@@ -171,9 +172,9 @@ fn blocks() -> impl Iterator<Item = String> {
     BLOCKS.iter().map(|it| format!("--pod-cidr={it}"))
 }
 
-/// A node that is up again, and what goes on there.
+/// A restarted node, and its flows.
 struct Node {
-    world: LabNetwork,
+    network: LabNetwork,
     clock: Clock,
     flows: Flows,
 }
@@ -183,15 +184,15 @@ impl Node {
         self.clock.now()
     }
 
-    /// Lets packets flow until something is so; an error if that takes too long.
+    /// Sends packets until a condition holds. Fails after a timeout.
     fn until(
         &mut self,
         what: &str,
         pace: Duration,
-        mut is_so: impl FnMut(&mut Node) -> Result<bool>,
+        mut condition: impl FnMut(&mut Node) -> Result<bool>,
     ) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        while !is_so(self)? {
+        let deadline = Instant::now() + TIMEOUT;
+        while !condition(self)? {
             ensure!(Instant::now() < deadline, "{what} takes too long");
             self.flows.round()?;
             thread::sleep(pace);
@@ -199,99 +200,101 @@ impl Node {
         Ok(())
     }
 
-    /// Lets packets flow for a time.
+    /// Sends packets for a time.
     fn during(&mut self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         while Instant::now() < end {
             self.flows.round()?;
-            thread::sleep(PACE);
+            thread::sleep(ROUND_INTERVAL);
         }
         Ok(())
     }
 
     fn is_ready(&self) -> Result<bool> {
-        let said = self.world.in_node(0, ready)?;
-        Ok(said.is_ok_and(|(code, _)| code == 200))
+        let response = self.network.in_node(0, ready)?;
+        Ok(response.is_ok_and(|(code, _)| code == 200))
     }
 }
 
 /// Restarts a node.
 fn restart(palisade: &Path, plan: &Plan) -> Result<Restart> {
-    let world = node::build()?;
+    let network = node::build()?;
     let clock = Clock::start();
     let files = TempDir::new()?;
     let kubeconfig = files.path().join("kubeconfig");
     std::fs::write(&kubeconfig, Server::kubeconfig())?;
-    let server = Server::start(&world, plan.away)?;
+    let server = Server::start(&network, plan.outage)?;
     let mut node = Node {
-        flows: Flows::open(&world, clock)?,
-        world,
+        flows: Flows::open(&network, clock)?,
+        network,
         clock,
     };
     let mut mistakes = Vec::new();
     node.flows.warm_up()?;
     if plan.setup != Setup::Untracked {
-        node::track(&node.world)?;
+        node::track(&node.network)?;
     }
     if plan.setup == Setup::Unit {
-        let mut words = vec!["--close-only".to_owned()];
-        words.extend(blocks());
-        run_to_end(palisade, &node.world, 0, &words)?;
+        let mut args = vec!["--close-only".to_owned()];
+        args.extend(blocks());
+        run_to_end(palisade, &node.network, 0, &args)?;
     }
-    // From here on the pods send; what the unit closed counts from the first packet on.
+    // The pods send from here on. With the unit, the node is closed from the first packet on.
     let mut times = Times::default();
-    node.during(BEFORE)?;
+    node.during(BEFORE_START)?;
 
     times.started = node.now();
-    let words = plan.words(&kubeconfig);
+    let args = plan.args(&kubeconfig);
     let log = files.path().join("first");
-    let mut agent = Agent::start(palisade, &node.world, 0, &words, log)?;
-    let began = Instant::now();
+    let mut agent = Agent::start(palisade, &node.network, 0, &args, log)?;
+    let started = Instant::now();
     match plan.setup {
         Setup::Unit => {}
         Setup::Blocks | Setup::Untracked => {
-            // A table is there before its hooks are; this is said behind both.
-            node.until("the first table", CLOSELY, |_| Ok(agent.has_said(CLOSED)))
-                .with_context(|| agent.last_words())?;
+            // The kernel shows a table before its hooks are active; the agent logs this after both.
+            node.until("the first table", POLL_INTERVAL, |_| {
+                Ok(agent.log_contains(FIRST_TABLE_LOG))
+            })
+            .with_context(|| agent.log_tail())?;
             times.table = node.now();
         }
-        // Nothing closes them: what passes from here on is what a closed node would have dropped.
+        // Nothing closes the node: these packets would be dropped on a closed one.
         Setup::Open | Setup::Bare => times.table = times.started,
     }
-    if let Some(after) = plan.killed {
-        node.during(after.saturating_sub(began.elapsed()))?;
+    if let Some(after) = plan.killed_after {
+        node.during(after.saturating_sub(started.elapsed()))?;
         drop(agent);
         let log = files.path().join("second");
-        agent = Agent::start(palisade, &node.world, 0, &words, log)?;
+        agent = Agent::start(palisade, &node.network, 0, &args, log)?;
     }
-    node.during(plan.for_time.saturating_sub(began.elapsed()))?;
+    node.during(plan.outage_time.saturating_sub(started.elapsed()))?;
     if node.is_ready()? {
-        mistakes.push("an agent is ready that has not heard of all objects".to_owned());
+        mistakes.push("an agent is ready before it has synced".to_owned());
     }
 
-    times.back = node.now();
-    server.come_back();
-    node.until("the agent", PACE, |it| it.is_ready())
-        .with_context(|| agent.last_words())?;
+    times.server_back = node.now();
+    server.recover();
+    node.until("the agent", ROUND_INTERVAL, |it| it.is_ready())
+        .with_context(|| agent.log_tail())?;
     times.ready = node.now();
-    node.during(AFTER)?;
-    let end = Instant::now() + LAST;
+    node.during(AFTER_READY)?;
+    let end = Instant::now() + DRAIN_TIME;
     while Instant::now() < end {
         node.flows.receive();
-        thread::sleep(CLOSELY);
+        thread::sleep(POLL_INTERVAL);
     }
 
-    let tally = node.flows.judge(times);
+    let tally = node.flows.tally(times);
     mistakes.extend(plan.mistakes(&tally));
     if !mistakes.is_empty() && plan.setup.is_closed() {
         mistakes.extend(node.flows.examples(times));
     }
     Ok(Restart {
         setup: plan.setup,
-        outage: plan.away,
+        outage: plan.outage,
         tally,
         gap: times.table.saturating_sub(times.started),
-        ready: times.ready - times.back,
+        ready: times.ready - times.server_back,
         mistakes,
     })
 }

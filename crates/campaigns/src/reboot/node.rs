@@ -1,4 +1,4 @@
-//! A node with pods, and the objects about them.
+//! A node with pods, and its objects.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,24 +16,24 @@ pub(super) const NAME: &str = "n1";
 /// The blocks of its pods.
 pub(super) const BLOCKS: [&str; 2] = ["10.0.1.0/24", "fd00:1::/64"];
 
-/// The pod that may talk to the server and to the outside, at one port.
+/// The pod that may connect to the server and to the outside, on one port.
 pub(super) const CLIENT: Location = Location::Pod(0);
-/// The pod that is talked to.
+/// The server's pod.
 pub(super) const SERVER: Location = Location::Pod(1);
-/// The pod that is isolated.
-pub(super) const STRANGER: Location = Location::Pod(2);
+/// The isolated pod.
+pub(super) const ISOLATED: Location = Location::Pod(2);
 /// The node itself.
 pub(super) const NODE: Location = Location::Node(0);
 /// The pods, with the values of their label `app`.
 pub(super) const PODS: [(Location, &str); 3] = [
     (CLIENT, "client"),
     (SERVER, "server"),
-    (STRANGER, "stranger"),
+    (ISOLATED, "isolated"),
 ];
-/// The port at which flows are allowed.
+/// The port of allowed flows.
 pub(super) const PORT: u16 = 5_001;
 
-/// The address of a place.
+/// The address of a location.
 pub(super) fn address(place: Location, family: Family) -> IpAddr {
     match (place, family) {
         (Location::Pod(pod), Family::V4) => Ipv4Addr::new(10, 0, 1, pod as u8 + 1).into(),
@@ -47,7 +47,7 @@ pub(super) fn address(place: Location, family: Family) -> IpAddr {
     }
 }
 
-/// A node as after a restart: no table, no connection.
+/// Builds a node as after a restart, without tables and connections.
 pub(super) fn build() -> Result<LabNetwork> {
     let both = |place| Family::BOTH.map(|family| address(place, family)).to_vec();
     let topology = Topology {
@@ -66,10 +66,10 @@ pub(super) fn build() -> Result<LabNetwork> {
     LabNetwork::build(&topology, &|_| {}).context("cannot build the namespaces")
 }
 
-/// Has the node's kernel track connections, as one does that translates the addresses of Services.
-pub(super) fn track(world: &LabNetwork) -> Result<()> {
+/// Enables connection tracking on the node, as the address translation of Services does.
+pub(super) fn track(network: &LabNetwork) -> Result<()> {
     let install = || Kernel::open()?.install_plain(&translations(&[]));
-    Ok(world.in_node(0, install)??)
+    Ok(network.in_node(0, install)??)
 }
 
 /// All objects of a kind.
@@ -102,8 +102,8 @@ fn pod(place: Location, app: &str) -> Value {
     })
 }
 
-/// The server takes from the client and from outside, the client sends to the server and outside, all at one port; the
-/// stranger is isolated.
+/// The server allows ingress from the client and from outside, the client egress to the server and
+/// outside, all on one port. The third pod is isolated.
 fn policies() -> Vec<Value> {
     let of = |app: &str| json!({"podSelector": {"matchLabels": {"app": app}}});
     let outside = Family::BOTH.map(|it| {
@@ -132,7 +132,7 @@ fn policies() -> Vec<Value> {
                 "egress": [{"to": with(of("server")), "ports": ports}],
             }),
         ),
-        ("stranger", json!({"policyTypes": ["Ingress", "Egress"]})),
+        ("isolated", json!({"policyTypes": ["Ingress", "Egress"]})),
     ];
     specs
         .into_iter()

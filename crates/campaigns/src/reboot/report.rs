@@ -1,26 +1,26 @@
-//! What the restarts came to.
+//! The results of restarts.
 
 use std::fmt;
 
-use super::judge::Tally;
 use super::server::{OUTAGES, Outage};
+use super::tally::Tally;
 
-/// What closes a node that restarts.
+/// The setup that closes a restarting node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Setup {
-    /// `--close-only` before any pod sends, and then the agent with what the DaemonSet passes.
+    /// `--close-only` before any pod sends, and then the agent with the DaemonSet's flags.
     Unit,
     /// The agent alone, with `--pod-cidr`, on a kernel that tracks connections already.
     Blocks,
     /// The same, on a kernel that tracks no connection before the agent's first table.
     Untracked,
-    /// The same, with `--boot-policy open`: shows that packets pass if nothing closes the node.
+    /// The same, with `--boot-policy open`: the control, in which packets pass.
     Open,
-    /// The agent with what the DaemonSet passes, and nothing before it: the documented limit.
+    /// The agent with the DaemonSet's flags alone: the documented limit.
     Bare,
 }
 
-/// All of them, in the order of the report.
+/// All setups, in the order of the report.
 const SETUPS: [Setup; 5] = [
     Setup::Unit,
     Setup::Blocks,
@@ -30,8 +30,8 @@ const SETUPS: [Setup; 5] = [
 ];
 
 impl Setup {
-    /// In words.
-    fn words(self) -> &'static str {
+    /// The setup as text.
+    fn label(self) -> &'static str {
         match self {
             Setup::Unit => "--close-only before the pods, then the DaemonSet's flags",
             Setup::Blocks => "the DaemonSet's flags and --pod-cidr",
@@ -41,13 +41,14 @@ impl Setup {
         }
     }
 
-    /// Whether nothing may pass from the first table on.
+    /// Whether no denied packet may pass from the first table on.
     pub(super) fn is_closed(self) -> bool {
         matches!(self, Setup::Unit | Setup::Blocks | Setup::Untracked)
     }
 
-    /// Whether what the node asks its pods is always answered. An answer to what was sent before connections were tracked
-    /// cannot be told from a packet that begins one.
+    /// Whether probes of the node are always answered. A reply to a packet from before connection
+    /// tracking looks like the first
+    /// packet of a connection.
     pub(super) fn answers_all(self) -> bool {
         matches!(self, Setup::Unit | Setup::Blocks)
     }
@@ -59,45 +60,45 @@ pub(super) struct Restart {
     pub(super) setup: Setup,
     pub(super) outage: Outage,
     pub(super) tally: Tally,
-    /// From the agent's start to the first table, in nanoseconds.
+    /// The time from the agent's start to the first table, in nanoseconds.
     pub(super) gap: u64,
-    /// From the server's return until the agent was ready, in nanoseconds.
+    /// The time from the server's return until the agent was ready, in nanoseconds.
     pub(super) ready: u64,
-    /// What is not as it must be.
+    /// The mistakes.
     pub(super) mistakes: Vec<String>,
 }
 
-/// All of them.
+/// All restarts.
 #[derive(Debug, Default)]
 pub struct Report {
     pub(super) restarts: Vec<Restart>,
-    /// Restarts that could not be made.
+    /// Restarts that failed.
     pub(super) failures: Vec<String>,
     pub(super) seconds: f64,
 }
 
 impl Report {
-    /// What is not as it must be.
+    /// The mistakes.
     pub fn mistakes(&self) -> Vec<String> {
         let restarts = self.restarts.iter().flat_map(|it| &it.mistakes);
         restarts.chain(&self.failures).cloned().collect()
     }
 
     fn of(&self, setup: Setup) -> (Vec<&Restart>, Tally) {
-        let some: Vec<&Restart> = self
+        let restarts: Vec<&Restart> = self
             .restarts
             .iter()
             .filter(|it| it.setup == setup)
             .collect();
         let mut tally = Tally::default();
-        for restart in &some {
+        for restart in &restarts {
             tally.add(restart.tally);
         }
-        (some, tally)
+        (restarts, tally)
     }
 }
 
-/// The middle and the largest of some times, in milliseconds.
+/// The median and the maximum of times, in milliseconds.
 fn times(times: impl Iterator<Item = u64>) -> String {
     let mut all: Vec<u64> = times.collect();
     all.sort_unstable();
@@ -113,8 +114,8 @@ impl fmt::Display for Report {
         let mut closed = Tally::default();
         let mut count = 0;
         for setup in SETUPS {
-            let (some, tally) = self.of(setup);
-            if some.is_empty() {
+            let (restarts, tally) = self.of(setup);
+            if restarts.is_empty() {
                 continue;
             }
             if setup.is_closed() {
@@ -126,14 +127,14 @@ impl fmt::Display for Report {
                         ..tally
                     },
                 });
-                count += some.len();
+                count += restarts.len();
             }
             let from = if setup.is_closed() {
                 "from the first table on"
             } else {
                 "from the agent's start on"
             };
-            writeln!(f, "{}: {} restarts", setup.words(), some.len())?;
+            writeln!(f, "{}: {} restarts", setup.label(), restarts.len())?;
             writeln!(
                 f,
                 "  {from}: {} denied packets sent, {} passed",
@@ -143,7 +144,7 @@ impl fmt::Display for Report {
                 writeln!(
                     f,
                     "  from the agent's start to its first table: {}; {} denied packets passed",
-                    times(some.iter().map(|it| it.gap)),
+                    times(restarts.iter().map(|it| it.gap)),
                     tally.in_gap
                 )?;
             }
@@ -153,16 +154,19 @@ impl fmt::Display for Report {
                  {} allowed packets sent since, {} lost; {} passed before",
                 tally.probes,
                 tally.unanswered,
-                times(some.iter().map(|it| it.ready)),
+                times(restarts.iter().map(|it| it.ready)),
                 tally.allowed,
                 tally.lost,
                 tally.early
             )?;
         }
         for outage in OUTAGES {
-            let some = self.restarts.iter().filter(|it| it.outage == outage);
-            let ready = times(some.map(|it| it.ready));
-            writeln!(f, "ready after a server was back that {outage}: {ready}")?;
+            let restarts = self.restarts.iter().filter(|it| it.outage == outage);
+            let ready = times(restarts.map(|it| it.ready));
+            writeln!(
+                f,
+                "ready after the return of a server that {outage}: {ready}"
+            )?;
         }
         let mistakes = self.mistakes();
         for mistake in mistakes.iter().take(20) {

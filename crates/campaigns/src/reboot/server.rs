@@ -1,4 +1,4 @@
-//! An API server that is away at first, each in its own way, and then answers.
+//! An API server that is unavailable at first, in one of several ways, and then responds.
 
 use std::fmt;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -16,27 +16,27 @@ use serde_json::json;
 
 use super::node::objects;
 
-/// Where it is, in the node's network.
+/// Its port, in the node's network namespace.
 const PORT: u16 = 6_443;
-/// How long it waits between two looks.
-const REST: Duration = Duration::from_millis(2);
-/// How long a request may take to arrive.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// The interval between two attempts to accept.
+const ACCEPT_INTERVAL: Duration = Duration::from_millis(2);
+/// The timeout of a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How a server is away.
+/// The way in which a server is unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outage {
-    /// Nothing listens.
+    /// No socket listens.
     Refuses,
-    /// It takes connections, and says nothing.
+    /// It accepts connections, and sends nothing.
     Silent,
-    /// It answers 503.
+    /// It responds with 503.
     Unavailable,
-    /// It has everything but the NetworkPolicies, for which it answers 503.
+    /// It responds with 503 for NetworkPolicies only.
     Half,
 }
 
-/// All ways.
+/// All outages.
 pub(super) const OUTAGES: [Outage; 4] = [
     Outage::Refuses,
     Outage::Silent,
@@ -55,51 +55,54 @@ impl fmt::Display for Outage {
     }
 }
 
-/// What follows from a request.
+/// The response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Reply {
-    /// Nothing is said, and the connection stays open.
+enum Response {
+    /// None: the connection stays open.
     Nothing,
-    /// The head of a watch, in which nothing ever happens.
+    /// The head of a watch without events.
     Watch,
-    /// An answer.
+    /// A status and a body.
     Text(&'static str, String),
 }
 
-/// A server; it ends when this is dropped.
+/// A server, stopped on drop.
 #[derive(Debug)]
 pub(super) struct Server {
-    is_back: Arc<AtomicBool>,
-    is_over: Arc<AtomicBool>,
+    is_recovered: Arc<AtomicBool>,
+    is_stopped: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Begins to be away, in the network of the world's node.
-    pub(super) fn start(world: &LabNetwork, away: Outage) -> Result<Server> {
-        let listener = match away {
+    /// Starts with an outage, in the network namespace of the node.
+    pub(super) fn start(network: &LabNetwork, outage: Outage) -> Result<Server> {
+        let listener = match outage {
             Outage::Refuses => None,
-            Outage::Silent | Outage::Unavailable | Outage::Half => Some(listen(world)?),
+            Outage::Silent | Outage::Unavailable | Outage::Half => Some(listen(network)?),
         };
         let mut server = Server {
-            is_back: Arc::default(),
-            is_over: Arc::default(),
+            is_recovered: Arc::default(),
+            is_stopped: Arc::default(),
             thread: None,
         };
-        let (is_back, is_over) = (Arc::clone(&server.is_back), Arc::clone(&server.is_over));
-        let world = world.clone();
+        let (is_recovered, is_stopped) = (
+            Arc::clone(&server.is_recovered),
+            Arc::clone(&server.is_stopped),
+        );
+        let network = network.clone();
         let thread = thread::spawn(move || {
-            let mut serving = Serving {
+            let mut server_loop = ServerLoop {
                 listener,
-                away: Some(away),
+                outage: Some(outage),
                 open: Vec::new(),
             };
-            while !is_over.load(Ordering::Acquire) {
-                if serving.away.is_some() && is_back.load(Ordering::Acquire) {
-                    serving.come_back(&world);
+            while !is_stopped.load(Ordering::Acquire) {
+                if server_loop.outage.is_some() && is_recovered.load(Ordering::Acquire) {
+                    server_loop.recover(&network);
                 }
-                if !serving.accept() {
-                    thread::sleep(REST);
+                if !server_loop.accept() {
+                    thread::sleep(ACCEPT_INTERVAL);
                 }
             }
         });
@@ -107,12 +110,12 @@ impl Server {
         Ok(server)
     }
 
-    /// Answers from now on.
-    pub(super) fn come_back(&self) {
-        self.is_back.store(true, Ordering::Release);
+    /// Ends the outage.
+    pub(super) fn recover(&self) {
+        self.is_recovered.store(true, Ordering::Release);
     }
 
-    /// The text of a kubeconfig that leads here.
+    /// A kubeconfig for this server.
     pub(super) fn kubeconfig() -> String {
         format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
@@ -124,61 +127,61 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Release);
+        self.is_stopped.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say about how it ended.
+            // Its result carries no information.
             let _ = thread.join();
         }
     }
 }
 
-fn listen(world: &LabNetwork) -> Result<TcpListener> {
-    let listener = world.in_node(0, || TcpListener::bind((Ipv4Addr::LOCALHOST, PORT)))?;
-    let listener = listener.context("the server cannot listen")?;
+fn listen(network: &LabNetwork) -> Result<TcpListener> {
+    let listener = network.in_node(0, || TcpListener::bind((Ipv4Addr::LOCALHOST, PORT)))?;
+    let listener = listener.context("cannot listen")?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-struct Serving {
+struct ServerLoop {
     listener: Option<TcpListener>,
-    away: Option<Outage>,
-    /// Connections that wait, and watches.
+    outage: Option<Outage>,
+    /// Connections without a response, and watches.
     open: Vec<TcpStream>,
 }
 
-impl Serving {
-    fn come_back(&mut self, world: &LabNetwork) {
-        // As after a restart: what was open is not any more.
+impl ServerLoop {
+    fn recover(&mut self, network: &LabNetwork) {
+        // As after a restart, all connections are closed.
         self.open.clear();
         if self.listener.is_none() {
-            self.listener = listen(world).ok();
+            self.listener = listen(network).ok();
         }
         if self.listener.is_some() {
-            self.away = None;
+            self.outage = None;
         }
     }
 
-    /// Answers the next that asks; whether there was one.
+    /// Serves the next connection. Returns whether there was one.
     fn accept(&mut self) -> bool {
         let Some(Ok((stream, _))) = self.listener.as_ref().map(TcpListener::accept) else {
             return false;
         };
-        // Who goes away while it is answered asks again.
+        // A client whose connection fails retries.
         let _ = self.serve(stream);
         true
     }
 
     fn serve(&mut self, mut stream: TcpStream) -> std::io::Result<()> {
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
         let target = request(&mut stream)?;
-        match reply(self.away, &target) {
-            Reply::Nothing => self.open.push(stream),
-            Reply::Watch => {
+        match respond(self.outage, &target) {
+            Response::Nothing => self.open.push(stream),
+            Response::Watch => {
                 stream.write_all(head("200 OK", None).as_bytes())?;
                 self.open.push(stream);
             }
-            Reply::Text(status, body) => {
+            Response::Text(status, body) => {
                 let head = head(status, Some(body.len()));
                 stream.write_all([head, body].concat().as_bytes())?;
             }
@@ -194,7 +197,7 @@ fn head(status: &str, length: Option<usize>) -> String {
     )
 }
 
-/// Reads a request with its body; the method and the target.
+/// Reads a request with its body. Returns its first line.
 fn request(stream: &mut TcpStream) -> std::io::Result<String> {
     let mut text = Vec::new();
     let mut buffer = [0; 4_096];
@@ -218,8 +221,8 @@ fn request(stream: &mut TcpStream) -> std::io::Result<String> {
     }
 }
 
-/// What a server that is away, or not any more, says to the first line of a request.
-fn reply(away: Option<Outage>, request: &str) -> Reply {
+/// The response of a server to the first line of a request.
+fn respond(outage: Option<Outage>, request: &str) -> Response {
     let mut words = request.split(' ');
     let (method, target) = (words.next(), words.next().unwrap_or_default());
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -230,14 +233,14 @@ fn reply(away: Option<Outage>, request: &str) -> Reply {
             "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 503,
             "reason": "ServiceUnavailable", "message": "not yet",
         });
-        Reply::Text("503 Service Unavailable", status.to_string())
+        Response::Text("503 Service Unavailable", status.to_string())
     };
-    match (away, resource) {
-        (Some(Outage::Refuses | Outage::Silent), _) => Reply::Nothing,
+    match (outage, resource) {
+        (Some(Outage::Refuses | Outage::Silent), _) => Response::Nothing,
         (Some(Outage::Unavailable), _) => unavailable(),
         (Some(Outage::Half), Some(it)) if it.kind == Kind::NetworkPolicy => unavailable(),
-        _ if method == Some("POST") => Reply::Text("201 Created", "{}".to_owned()),
-        (_, Some(_)) if query.contains("watch=true") => Reply::Watch,
+        _ if method == Some("POST") => Response::Text("201 Created", "{}".to_owned()),
+        (_, Some(_)) if query.contains("watch=true") => Response::Watch,
         (_, Some(it)) => {
             let list = json!({
                 "kind": format!("{}List", it.kind.name()),
@@ -245,26 +248,26 @@ fn reply(away: Option<Outage>, request: &str) -> Reply {
                 "metadata": {"resourceVersion": "10"},
                 "items": objects(it.kind),
             });
-            Reply::Text("200 OK", list.to_string())
+            Response::Text("200 OK", list.to_string())
         }
-        (_, None) => Reply::Text("404 Not Found", "{}".to_owned()),
+        (_, None) => Response::Text("404 Not Found", "{}".to_owned()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Outage, Reply, reply};
+    use super::{Outage, Response, respond};
 
     const POLICIES: &str = "GET /apis/networking.k8s.io/v1/networkpolicies?limit=500 HTTP/1.1";
     const PODS: &str = "GET /api/v1/pods?limit=500 HTTP/1.1";
 
-    fn has(away: Option<Outage>, request: &str, words: &str) -> bool {
-        matches!(reply(away, request), Reply::Text(_, body) if body.contains(words))
+    fn has(outage: Option<Outage>, request: &str, words: &str) -> bool {
+        matches!(respond(outage, request), Response::Text(_, body) if body.contains(words))
     }
 
     #[test]
     fn a_server_is_away_in_its_own_way() {
-        assert_eq!(reply(Some(Outage::Silent), PODS), Reply::Nothing);
+        assert_eq!(respond(Some(Outage::Silent), PODS), Response::Nothing);
         assert!(has(Some(Outage::Unavailable), PODS, "ServiceUnavailable"));
         assert!(has(Some(Outage::Half), PODS, "PodList"));
         assert!(has(Some(Outage::Half), POLICIES, "ServiceUnavailable"));
@@ -272,9 +275,9 @@ mod tests {
 
     #[test]
     fn a_server_that_is_back_lists_and_watches() {
-        assert!(has(None, PODS, "stranger"));
+        assert!(has(None, PODS, "isolated"));
         assert!(has(None, POLICIES, "NetworkPolicyList"));
         let watch = POLICIES.replace("limit=500", "watch=true&resourceVersion=10");
-        assert_eq!(reply(None, &watch), Reply::Watch);
+        assert_eq!(respond(None, &watch), Response::Watch);
     }
 }

@@ -1,4 +1,4 @@
-//! The bytes of packets, and which of them arrived.
+//! Encodes packets, sends them, and reports which arrived.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,21 +13,22 @@ use super::claims::Payload;
 use super::cluster::address;
 use super::generate::{Packet, Target};
 
-/// The protocols of honest packets. Connection tracking knows them by their addresses alone: spoofed packets of the same
-/// protocol would belong to connections of honest ones.
+/// The protocols of honest packets. Connection tracking identifies them by addresses alone: spoofed
+/// packets of the same protocol would belong to connections of honest ones.
 pub(super) const HONEST_PROTOCOLS: [u8; 2] = [200, 201];
-/// The protocols of spoofed packets: IPIP, IPv6 in IPv4, GRE, ESP, OSPF, VRRP, and two unassigned ones.
+/// The protocols of spoofed packets: IPIP, IPv6 in IPv4, GRE, ESP, OSPF, VRRP, and two unassigned
+/// ones.
 pub(super) const SPOOFED_PROTOCOLS: [u8; 8] = [4, 41, 47, 50, 89, 112, 220, 250];
 
-/// All nodes of a link, as an address of IPv6 and of hardware.
+/// The IPv6 and hardware addresses of all nodes of a link.
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const ALL_NODES_HARDWARE: [u8; 6] = [0x33, 0x33, 0, 0, 0, 1];
 
-/// The hop limit that messages of the link must have.
-const OF_THE_LINK: u8 = 255;
-/// How long a datagram is that goes in fragments, and how long each of them may be.
-const LONG: usize = 1_800;
-const PIECE: usize = 1_200;
+/// The hop limit that neighbor discovery requires.
+const LINK_HOP_LIMIT: u8 = 255;
+/// The length of a fragmented datagram, and of its fragments.
+const DATAGRAM_LENGTH: usize = 1_800;
+const FRAGMENT_LENGTH: usize = 1_200;
 
 /// Packets of one sender.
 #[derive(Debug, Default)]
@@ -38,16 +39,16 @@ pub(super) struct Batch {
 /// The packets of a batch that arrived.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
-    /// Where each packet arrived, if it did.
-    pub(super) places: Vec<Option<Location>>,
-    /// Fragments without a number.
+    /// The location where each packet arrived.
+    pub(super) locations: Vec<Option<Location>>,
+    /// Later fragments, which have no number.
     pub(super) later_fragments: u64,
 }
 
 impl Arrivals {
-    /// How many arrived. A fragment alone counts, too.
+    /// The number of packets that arrived. A single fragment counts.
     pub(super) fn count(&self) -> u64 {
-        let whole = self.places.iter().flatten().count() as u64;
+        let whole = self.locations.iter().flatten().count() as u64;
         whole.max(u64::from(self.later_fragments > 0))
     }
 }
@@ -67,7 +68,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Sends everything, and waits until nothing is under way any more. Packets are numbered from `first`, so many.
+    /// Sends all packets, and waits until none is in flight. They have the `count` numbers from
+    /// `first` on.
     pub(super) fn send(
         &self,
         wire: &mut Wire,
@@ -75,7 +77,7 @@ impl Batch {
         first: u32,
         count: usize,
     ) -> Result<Arrivals> {
-        let seen = match from {
+        let received = match from {
             Location::Pod(pod) => {
                 let frames = self.packets.iter();
                 wire.exchange_on_link(pod, frames.map(|(to, packet)| (*to, packet.as_slice())))?
@@ -86,15 +88,15 @@ impl Batch {
             }
         };
         let mut arrivals = Arrivals {
-            places: vec![None; count],
+            locations: vec![None; count],
             later_fragments: 0,
         };
-        for (place, seen) in seen {
-            if seen.kind == PacketKind::LaterFragment {
+        for (place, received) in received {
+            if received.kind == PacketKind::LaterFragment {
                 arrivals.later_fragments += 1;
             }
-            if let Some(id) = numbered(&seen)
-                && let Some(arrived) = arrivals.places.get_mut(id.wrapping_sub(first) as usize)
+            if let Some(id) = probe_id(&received)
+                && let Some(arrived) = arrivals.locations.get_mut(id.wrapping_sub(first) as usize)
             {
                 *arrived = arrived.or(Some(place));
             }
@@ -103,22 +105,22 @@ impl Batch {
     }
 }
 
-/// The number of a packet that is one of ours itself, and not an answer to one.
-fn numbered(seen: &ReceivedPacket) -> Option<u32> {
-    // A redirect quotes what it is about, which has the number.
-    let is_ours = seen.kind.is_own() || seen.kind == PacketKind::Error(IcmpReason::Other);
-    seen.id.filter(|_| is_ours)
+/// The number of a probe, if the packet is not a reply to one.
+fn probe_id(received: &ReceivedPacket) -> Option<u32> {
+    // A redirect quotes a packet with the number.
+    let is_probe = received.kind.is_own() || received.kind == PacketKind::Error(IcmpReason::Other);
+    received.id.filter(|_| is_probe)
 }
 
 fn hardware(wire: &Wire, packet: &Packet) -> [u8; 6] {
-    let world = wire.world();
+    let network = wire.world();
     match (packet.from, packet.target) {
         (_, Target::Link) => ALL_NODES_HARDWARE,
-        (Location::Pod(_), Target::Place(Location::Pod(to))) if packet.straight => {
-            world.pod_hardware(to)
+        (Location::Pod(_), Target::Place(Location::Pod(to))) if packet.direct => {
+            network.pod_hardware(to)
         }
-        (Location::Pod(from), Target::Place(_)) => world.gateway_hardware(from),
-        // It is routed by its destination.
+        (Location::Pod(from), Target::Place(_)) => network.gateway_hardware(from),
+        // The kernel routes it by its destination.
         (Location::Node(_) | Location::Outside, Target::Place(_)) => [0; 6],
     }
 }
@@ -129,7 +131,7 @@ fn bytes(packet: &Packet, id: u32) -> Result<Vec<Vec<u8>>> {
         Target::Place(place) => address(place, packet.family()),
         Target::Link => ALL_NODES.into(),
     };
-    // Other ports than those of honest packets: a spoofed packet must not belong to a connection of theirs.
+    // Spoofed packets have other ports: they must not belong to connections of honest ones.
     let (source_port, protocols) = match packet.claim {
         Some(_) => (20_000 + (id % 15_000) as u16, &SPOOFED_PROTOCOLS[..]),
         None => (40_000 + (id % 20_000) as u16, &HONEST_PROTOCOLS[..]),
@@ -158,20 +160,20 @@ fn bytes(packet: &Packet, id: u32) -> Result<Vec<Vec<u8>>> {
     };
     Ok(match (packet.payload, packet.source, destination) {
         (Payload::Fragments, ..) => {
-            let mut pieces = split(&datagram(&draft, LONG)?, PIECE, id)?;
+            let mut pieces = split(&datagram(&draft, DATAGRAM_LENGTH)?, FRAGMENT_LENGTH, id)?;
             if id.is_multiple_of(2) {
                 pieces.reverse();
             }
             pieces
         }
         (Payload::Redirect, IpAddr::V4(source), IpAddr::V4(destination)) => {
-            vec![redirected(source, destination, id)?]
+            vec![ipv4_redirect(source, destination, id)?]
         }
         (Payload::Advertisement | Payload::Redirect, ..) => {
             let mut bytes = Vec::new();
             build(&draft, &mut bytes)?;
             if let Some(hops) = bytes.get_mut(7) {
-                *hops = OF_THE_LINK;
+                *hops = LINK_HOP_LIMIT;
             }
             vec![bytes]
         }
@@ -183,9 +185,9 @@ fn bytes(packet: &Packet, id: u32) -> Result<Vec<Vec<u8>>> {
     })
 }
 
-/// A redirect of IPv4, of a packet that its receiver would have sent elsewhere.
-fn redirected(source: Ipv4Addr, destination: Ipv4Addr, id: u32) -> Result<Vec<u8>> {
-    let mut about = Vec::new();
+/// An IPv4 redirect of a packet that its receiver would have sent.
+fn ipv4_redirect(source: Ipv4Addr, destination: Ipv4Addr, id: u32) -> Result<Vec<u8>> {
+    let mut quoted = Vec::new();
     let draft = ProbeSpec {
         source: destination.into(),
         destination: Ipv4Addr::new(203, 0, 113, 1).into(),
@@ -193,11 +195,11 @@ fn redirected(source: Ipv4Addr, destination: Ipv4Addr, id: u32) -> Result<Vec<u8
         source_port: 20_000,
         id,
     };
-    build(&draft, &mut about)?;
+    build(&draft, &mut quoted)?;
     Ok(redirect(
         source,
         destination,
         Ipv4Addr::new(10, 0, 1, 2),
-        &about,
+        &quoted,
     )?)
 }

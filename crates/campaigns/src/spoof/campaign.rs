@@ -1,4 +1,5 @@
-//! `palisade-campaigns spoof`: as many false packets as one likes, in batches whose absence is certain.
+//! `palisade-campaigns spoof`: sends packets with false senders, in batches small enough that none
+//! is lost.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -18,22 +19,22 @@ use crate::agents::program;
 use palisade_generate::Rng;
 use palisade_lab::privilege::stay_inside;
 
-/// So many packets are under way at once: far fewer than the queues of the kernel hold.
+/// Packets in flight: far fewer than the kernel's queues hold.
 const BATCH: usize = 128;
-/// After so many batches of false packets come some that must arrive.
+/// Batches of false packets between two of packets that must arrive.
 const ROUND: u64 = 8;
-/// How often an honest packet is sent that a busy machine lost.
-const TRIES: usize = 3;
-/// Of a hundred batches with `drop-every`, so many go into connections.
-const INJECTED: u64 = 30;
+/// Attempts for an honest packet: a busy machine may lose one.
+const ATTEMPTS: usize = 3;
+/// The percentage of batches with `drop-every` that are injected into connections.
+const INJECTED_PERCENT: u64 = 30;
 
-/// How many.
+/// Arguments of `spoof`.
 #[derive(Args, Clone, Debug)]
 pub struct SpoofArgs {
-    /// So many packets with a false sender that must be dropped
+    /// The number of packets with a false sender, which must be dropped
     #[arg(long, default_value_t = 1_000_000)]
     packets: u64,
-    /// The seed of all choices
+    /// The seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The program to run [default: the one beside this]
@@ -41,7 +42,8 @@ pub struct SpoofArgs {
     palisade: Option<PathBuf>,
 }
 
-/// Sends them: half with the default, half with every packet checked, and some with nothing checked.
+/// Sends half of the packets with the default, half with every packet checked, and some without any
+/// check.
 pub fn spoof(args: &SpoofArgs) -> Result<Report> {
     stay_inside(RequiredPrivilege::Any)?;
     let palisade = program(args.palisade.as_deref())?;
@@ -57,15 +59,15 @@ pub fn spoof(args: &SpoofArgs) -> Result<Report> {
     .into_iter()
     .enumerate()
     {
-        let cluster = Cluster::build(&palisade, mode.word())?;
+        let cluster = Cluster::build(&palisade, mode.value())?;
         let mut run = Run {
             cluster,
             generator: Generator(Rng::new(args.seed.wrapping_add(number as u64))),
             tally: Tally::new(mode),
             next: 1,
         };
-        run.go(packets)
-            .with_context(|| format!("--false-sender={}", mode.word()))?;
+        run.run(packets)
+            .with_context(|| format!("--false-sender={}", mode.value()))?;
         tallies.push(run.tally);
     }
     Ok(Report {
@@ -74,7 +76,7 @@ pub fn spoof(args: &SpoofArgs) -> Result<Report> {
     })
 }
 
-/// One mode.
+/// A run with one mode.
 struct Run {
     cluster: Cluster,
     generator: Generator,
@@ -84,7 +86,7 @@ struct Run {
 }
 
 impl Run {
-    fn go(&mut self, packets: u64) -> Result<()> {
+    fn run(&mut self, packets: u64) -> Result<()> {
         let connections = match self.tally.mode {
             Mode::Drop | Mode::DropEvery => Some(Connections::open(&self.cluster)?),
             Mode::Allow => None,
@@ -100,7 +102,8 @@ impl Run {
             }
             match &connections {
                 Some(connections)
-                    if self.tally.mode == Mode::DropEvery && self.generator.0.chance(INJECTED) =>
+                    if self.tally.mode == Mode::DropEvery
+                        && self.generator.0.chance(INJECTED_PERCENT) =>
                 {
                     self.inject(connections, size)?;
                 }
@@ -113,7 +116,7 @@ impl Run {
         if let Some(connections) = &connections
             && self.tally.mode == Mode::Drop
         {
-            // The default leaves this open, as documented.
+            // The default allows this, as documented.
             for _ in 0..8 {
                 self.inject(connections, BATCH)?;
             }
@@ -121,7 +124,7 @@ impl Run {
         Ok(())
     }
 
-    /// Sends packets of one sender and says which arrived, and how many later fragments did.
+    /// Sends packets of one sender. Returns where they arrived, and the number of later fragments.
     fn send(&mut self, from: Location, packets: &[Packet]) -> Result<(Vec<Option<Location>>, u64)> {
         let first = self.next;
         let mut batch = Batch::default();
@@ -130,15 +133,15 @@ impl Run {
             self.next += 1;
         }
         let arrivals = batch.send(&mut self.cluster.wire, from, first, packets.len())?;
-        Ok((arrivals.places, arrivals.later_fragments))
+        Ok((arrivals.locations, arrivals.later_fragments))
     }
 
     fn spoofed(&mut self, size: usize) -> Result<()> {
         let from = self.generator.sender();
         let packets: Vec<Packet> = (0..size).map(|_| self.generator.spoofed(from)).collect();
-        let (places, later) = self.send(from, &packets)?;
+        let (locations, later) = self.send(from, &packets)?;
         let is_checked = self.tally.mode != Mode::Allow;
-        for (packet, place) in packets.iter().zip(&places) {
+        for (packet, place) in packets.iter().zip(&locations) {
             let arrived = u64::from(place.is_some());
             let Some(claim) = packet.claim else { continue };
             self.tally.claims.entry(claim).or_default().add(1, arrived);
@@ -158,33 +161,33 @@ impl Run {
         Ok(())
     }
 
-    /// Router advertisements and redirects of a pod to its node, from its own address.
+    /// Sends router advertisements and redirects of a pod to its node, from its own address.
     fn routers(&mut self, size: usize) -> Result<()> {
         let pod = any_pod(&mut self.generator.0);
         let packets: Vec<Packet> = (0..size)
             .map(|_| self.generator.honest_router(pod))
             .collect();
-        let (places, _) = self.send(Location::Pod(pod), &packets)?;
-        let arrived = places.iter().flatten().count() as u64;
+        let (locations, _) = self.send(Location::Pod(pod), &packets)?;
+        let arrived = locations.iter().flatten().count() as u64;
         self.tally.routers.add(packets.len() as u64, arrived);
         if arrived > 0 && self.tally.mode != Mode::Allow {
             self.tally
-                .example(|| format!("pod {pod} was heard as a router"));
+                .example(|| format!("router messages of pod {pod} arrived"));
         }
         Ok(())
     }
 
-    /// Redirects of IPv4 from a pod's own address.
+    /// Sends IPv4 redirects from a pod's own address.
     fn redirects(&mut self) -> Result<()> {
         let pod = any_pod(&mut self.generator.0);
         let packets: Vec<Packet> = (0..8).map(|_| self.generator.own_redirect(pod)).collect();
-        let (places, _) = self.send(Location::Pod(pod), &packets)?;
-        let arrived = places.iter().flatten().count() as u64;
+        let (locations, _) = self.send(Location::Pod(pod), &packets)?;
+        let arrived = locations.iter().flatten().count() as u64;
         self.tally.redirects.add(packets.len() as u64, arrived);
         Ok(())
     }
 
-    /// The documented limit: pods behind one bridge as each other.
+    /// Sends with addresses of other pods on the same bridge: the documented limit.
     fn same_bridge(&mut self) -> Result<()> {
         let pod = any_pod(&mut self.generator.0);
         let packets: Vec<Packet> = (0..16)
@@ -193,23 +196,23 @@ impl Run {
         if packets.is_empty() {
             return Ok(());
         }
-        let (places, _) = self.send(Location::Pod(pod), &packets)?;
-        let arrived = places.iter().flatten().count() as u64;
+        let (locations, _) = self.send(Location::Pod(pod), &packets)?;
+        let arrived = locations.iter().flatten().count() as u64;
         self.tally.same_bridge.add(packets.len() as u64, arrived);
         Ok(())
     }
 
-    /// Packets of a pod with its own address, which all arrive where they are sent to.
+    /// Sends packets of a pod with its own address, which must all arrive.
     fn honest(&mut self) -> Result<()> {
         let pod = any_pod(&mut self.generator.0);
         let mut packets: Vec<Packet> = (0..BATCH / 4).map(|_| self.generator.honest(pod)).collect();
         let sent = packets.len() as u64;
-        for _ in 0..TRIES {
-            let (places, _) = self.send(Location::Pod(pod), &packets)?;
+        for _ in 0..ATTEMPTS {
+            let (locations, _) = self.send(Location::Pod(pod), &packets)?;
             let arrived = |(packet, place): &(Packet, Option<Location>)| {
                 place.map(Target::Place) == Some(packet.target)
             };
-            let outcome = packets.into_iter().zip(places);
+            let outcome = packets.into_iter().zip(locations);
             packets = outcome
                 .filter(|it| !arrived(it))
                 .map(|(packet, _)| packet)
@@ -226,7 +229,7 @@ impl Run {
         Ok(())
     }
 
-    /// Puts packets into connections of others.
+    /// Injects packets into connections of others.
     fn inject(&mut self, connections: &Connections, size: usize) -> Result<()> {
         let Count { sent, arrived } = connections.refresh(&mut self.cluster, &mut self.next)?;
         self.tally.honest.add(sent, arrived);
@@ -238,8 +241,8 @@ impl Run {
             let from = any_pod(&mut self.generator.0);
             let first = self.next;
             let mut batch = Batch::default();
-            let gateway = self.cluster.world().gateway_hardware(from);
-            // Some pods are an end of many connections, or behind no bridge.
+            let gateway = self.cluster.network().gateway_hardware(from);
+            // Some pods are an end of many connections, or on no bridge.
             for _ in 0..size * PODS.len() {
                 let count = (self.next - first) as usize;
                 let rng = &mut self.generator.0;
@@ -262,7 +265,7 @@ impl Run {
             count.add(sent as u64, arrivals.count());
             if arrivals.count() > 0 && !same_bridge && self.tally.mode == Mode::DropEvery {
                 self.tally
-                    .example(|| format!("pod {from} put packets into a connection"));
+                    .example(|| format!("pod {from} injected packets into a connection"));
             }
         }
         Ok(())

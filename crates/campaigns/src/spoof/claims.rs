@@ -1,32 +1,32 @@
-//! Whose address a spoofed packet has, and what it carries.
+//! The source addresses of spoofed packets, and their payloads.
 
 use std::fmt;
 
-/// Whose address a packet has that is not its sender's.
+/// The owner of the source address of a spoofed packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Claim {
-    /// Another pod of the sender's node, not behind the sender's bridge.
+    /// Another pod of the sender's node, not on the sender's bridge.
     #[default]
-    Neighbour,
+    SameNodePod,
     /// A pod of another node.
-    Elsewhere,
+    OtherNodePod,
     /// The sender's node, by its own address or that of a bridge.
     OwnNode,
     /// Another node.
     OtherNode,
     /// A host outside the cluster.
     Outside,
-    /// An address of the node's block that no pod has.
+    /// No pod: an address of the node's block.
     NoPod,
-    /// Of the loopback interface.
+    /// The loopback interface.
     Loopback,
-    /// A group.
+    /// A multicast group.
     Multicast,
-    /// Everybody, of IPv4.
+    /// The IPv4 broadcast address.
     Broadcast,
-    /// No address.
+    /// The unspecified address.
     Unspecified,
-    /// Of the link.
+    /// A link-local address.
     LinkLocal,
     /// A router of the link.
     Router,
@@ -36,8 +36,8 @@ pub(super) enum Claim {
 
 /// The claims of pods.
 pub(super) const CLAIMS: [Claim; 11] = [
-    Claim::Neighbour,
-    Claim::Elsewhere,
+    Claim::SameNodePod,
+    Claim::OtherNodePod,
     Claim::OwnNode,
     Claim::OtherNode,
     Claim::Outside,
@@ -50,11 +50,12 @@ pub(super) const CLAIMS: [Claim; 11] = [
 ];
 
 impl Claim {
-    /// Whether such packets pass where senders are not checked. The kernel itself drops the others, or D84 does.
+    /// Whether such packets pass without the check of senders. The kernel itself drops the others,
+    /// or D84 does.
     pub(super) fn passes_unchecked(self) -> bool {
         match self {
-            Claim::Neighbour
-            | Claim::Elsewhere
+            Claim::SameNodePod
+            | Claim::OtherNodePod
             | Claim::OwnNode
             | Claim::OtherNode
             | Claim::Outside
@@ -73,8 +74,8 @@ impl Claim {
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Claim::Neighbour => "another pod of the node",
-            Claim::Elsewhere => "a pod of another node",
+            Claim::SameNodePod => "another pod of the node",
+            Claim::OtherNodePod => "a pod of another node",
             Claim::OwnNode => "the sender's node",
             Claim::OtherNode => "another node",
             Claim::Outside => "a host outside",
@@ -90,13 +91,13 @@ impl fmt::Display for Claim {
     }
 }
 
-/// What a packet carries.
+/// The payload of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Payload {
     /// The first segment of a TCP connection.
     #[default]
     Tcp,
-    /// A datagram of UDP.
+    /// A UDP datagram.
     Udp,
     /// The first packet of an SCTP association.
     Sctp,
@@ -104,16 +105,16 @@ pub(super) enum Payload {
     Echo,
     /// A protocol without a parser.
     Other,
-    /// A datagram of UDP in two fragments.
+    /// A UDP datagram in two fragments.
     Fragments,
-    /// A router advertisement, of IPv6.
+    /// An IPv6 router advertisement.
     Advertisement,
     /// A redirect.
     Redirect,
 }
 
-/// What is sent to every place.
-pub(super) const ANYWHERE: [Payload; 6] = [
+/// The payloads for every destination.
+pub(super) const ROUTABLE: [Payload; 6] = [
     Payload::Tcp,
     Payload::Udp,
     Payload::Sctp,
@@ -122,8 +123,8 @@ pub(super) const ANYWHERE: [Payload; 6] = [
     Payload::Fragments,
 ];
 
-/// All of them.
-pub(super) const EVERYTHING: [Payload; 8] = [
+/// All payloads.
+pub(super) const ALL_PAYLOADS: [Payload; 8] = [
     Payload::Tcp,
     Payload::Udp,
     Payload::Sctp,

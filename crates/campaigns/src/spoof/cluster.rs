@@ -1,4 +1,4 @@
-//! Two nodes with routed pods and pods on bridges, and an agent on each.
+//! Two nodes with routed and bridged pods, and an agent on each.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -17,12 +17,12 @@ use tempfile::TempDir;
 use super::bytes::{HONEST_PROTOCOLS, SPOOFED_PROTOCOLS};
 use crate::agents::Agent;
 
-/// Where a pod is, and how its node reaches it.
+/// A pod's node, and the route to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pod {
     /// The index of its node.
     pub(super) node: usize,
-    /// The bridge of its node that it is on; routed without one.
+    /// Its bridge, or `None` if it is routed.
     pub(super) bridge: Option<u8>,
 }
 
@@ -48,13 +48,13 @@ pub(super) const PODS: [Pod; 8] = [
     bridged(1, 0),
     bridged(1, 0),
 ];
-/// How many nodes there are.
+/// The number of nodes.
 pub(super) const NODES: usize = 2;
 
-/// The gateway that the lab gives to pods; no interface has it.
+/// The gateway of pods in the lab, an address of no interface.
 pub(super) const LAB_GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 
-/// Whether two pods are behind one bridge.
+/// Whether two pods are on one bridge.
 pub(super) fn share_bridge(one: usize, other: usize) -> bool {
     match (PODS.get(one), PODS.get(other)) {
         (Some(one), Some(other)) => one.bridge.is_some() && one == other,
@@ -62,8 +62,8 @@ pub(super) fn share_bridge(one: usize, other: usize) -> bool {
     }
 }
 
-/// An address of the node's block: `number` among the routed pods, or behind a bridge.
-pub(super) fn in_block(node: usize, bridge: Option<u8>, number: u8, family: Family) -> IpAddr {
+/// An address of the node's block: `number` among the routed pods, or on a bridge.
+pub(super) fn block_address(node: usize, bridge: Option<u8>, number: u8, family: Family) -> IpAddr {
     // There are two nodes and two bridges.
     let node = node as u8 + 1;
     let bridge = bridge.map_or(0, |it| it + 1);
@@ -76,17 +76,17 @@ pub(super) fn in_block(node: usize, bridge: Option<u8>, number: u8, family: Fami
     }
 }
 
-/// The address of a node's bridge, which is the last that IPv4 has for a host there.
-pub(super) fn of_bridge(node: usize, bridge: u8, family: Family) -> IpAddr {
-    in_block(node, Some(bridge), 62, family)
+/// The address of a node's bridge: the last host address of its IPv4 subnet.
+pub(super) fn bridge_address(node: usize, bridge: u8, family: Family) -> IpAddr {
+    block_address(node, Some(bridge), 62, family)
 }
 
-/// The address of a place.
+/// The address of a location.
 pub(super) fn address(place: Location, family: Family) -> IpAddr {
     match place {
         Location::Pod(pod) => {
             let Pod { node, bridge } = PODS.get(pod).copied().unwrap_or(routed(0));
-            in_block(node, bridge, pod as u8 + 1, family)
+            block_address(node, bridge, pod as u8 + 1, family)
         }
         Location::Node(node) => match family {
             Family::V4 => Ipv4Addr::new(192, 0, 2, node as u8 + 1).into(),
@@ -99,7 +99,7 @@ pub(super) fn address(place: Location, family: Family) -> IpAddr {
     }
 }
 
-/// The nodes, their agents, and sockets in all places.
+/// The nodes, their agents, and the sockets in all locations.
 #[derive(Debug)]
 pub(super) struct Cluster {
     /// The sockets.
@@ -109,7 +109,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Builds the nodes, and starts an agent on each with what it does about false senders.
+    /// Builds the nodes, and starts an agent on each with an option `--false-sender`.
     pub(super) fn build(palisade: &Path, false_sender: &str) -> Result<Cluster> {
         let both = |place| Family::BOTH.map(|family| address(place, family)).to_vec();
         let topology = Topology {
@@ -128,11 +128,12 @@ impl Cluster {
                 .collect(),
             outside: both(Location::Outside),
         };
-        let world = LabNetwork::build(&topology, &|_| {}).context("cannot build the namespaces")?;
+        let network =
+            LabNetwork::build(&topology, &|_| {}).context("cannot build the namespaces")?;
         for node in 0..NODES {
-            prepare(&world, node).with_context(|| format!("node {node}"))?;
+            prepare(&network, node).with_context(|| format!("node {node}"))?;
         }
-        let mut wire = Wire::open(&world)?;
+        let mut wire = Wire::open(&network)?;
         listen(&mut wire)?;
         let files = TempDir::new()?;
         let source = files.path().join("objects");
@@ -140,16 +141,16 @@ impl Cluster {
         fs::write(source.join("all.json"), objects().to_string())?;
         let mut agents = Vec::new();
         for node in 0..NODES {
-            let words = [
+            let args = [
                 format!("--node={}", name(node)),
                 format!("--source={}", source.display()),
                 format!("--false-sender={false_sender}"),
             ];
             let log = files.path().join(format!("log{node}"));
-            agents.push(Agent::start(palisade, &world, node, &words, log)?);
+            agents.push(Agent::start(palisade, &network, node, &args, log)?);
         }
         for (node, agent) in agents.iter().enumerate() {
-            agent.wait(&world, node)?;
+            agent.wait(&network, node)?;
         }
         Ok(Cluster {
             wire,
@@ -158,28 +159,28 @@ impl Cluster {
         })
     }
 
-    /// How many routes of nodes and pods a redirect has changed.
+    /// The number of routes of nodes and pods that a redirect has changed.
     pub(super) fn redirected(&self) -> Result<u64> {
         let mut count = 0;
         let nodes = (0..NODES).map(Location::Node);
         for place in nodes.chain((0..PODS.len()).map(Location::Pod)) {
-            let cache = self.world().run_in(place, || ip("route show cache"))??;
+            let cache = self.network().run_in(place, || ip("route show cache"))??;
             count += cache.matches("redirected").count() as u64;
         }
         Ok(count)
     }
 
     /// The namespaces.
-    pub(super) fn world(&self) -> &LabNetwork {
+    pub(super) fn network(&self) -> &LabNetwork {
         self.wire.world()
     }
 }
 
-/// Nodes and the outside listen for a protocol from the first probe of it on.
+/// Opens sockets for all protocols on nodes and outside: they listen from the first probe on.
 fn listen(wire: &mut Wire) -> Result<()> {
-    let places = (0..NODES).map(Location::Node).chain([Location::Outside]);
+    let locations = (0..NODES).map(Location::Node).chain([Location::Outside]);
     let mut probes = Vec::new();
-    for place in places {
+    for place in locations {
         for protocol in HONEST_PROTOCOLS.into_iter().chain(SPOOFED_PROTOCOLS) {
             probes.extend(Family::BOTH.map(|family| Probe {
                 from: Location::Pod(0),
@@ -198,8 +199,8 @@ fn name(node: usize) -> String {
     format!("n{}", node + 1)
 }
 
-/// Puts pods on the node's bridges, and has their packets shown to netfilter.
-fn prepare(world: &LabNetwork, node: usize) -> Result<()> {
+/// Attaches pods to the node's bridges, and passes bridged packets to netfilter.
+fn prepare(network: &LabNetwork, node: usize) -> Result<()> {
     let on_bridges = PODS
         .iter()
         .enumerate()
@@ -207,11 +208,11 @@ fn prepare(world: &LabNetwork, node: usize) -> Result<()> {
     let on_bridges: Vec<(usize, u8)> = on_bridges.collect();
     let mut bridges: Vec<u8> = on_bridges.iter().map(|(_, bridge)| *bridge).collect();
     bridges.dedup();
-    world.in_node(node, || -> Result<()> {
+    network.in_node(node, || -> Result<()> {
         for (setting, value) in [
             ("bridge/bridge-nf-call-iptables", "1"),
             ("bridge/bridge-nf-call-ip6tables", "1"),
-            // Connection tracking then takes any sequence number for one of the connection: no guess has to be lucky.
+            // Connection tracking then accepts any sequence number: injection needs no guess.
             ("netfilter/nf_conntrack_tcp_be_liberal", "1"),
         ] {
             let path = format!("/proc/sys/net/{setting}");
@@ -221,14 +222,14 @@ fn prepare(world: &LabNetwork, node: usize) -> Result<()> {
             ip(&format!("link add bridge{bridge} type bridge"))?;
             ip(&format!("link set bridge{bridge} up"))?;
             for (family, length) in Family::BOTH.into_iter().zip([26, 80]) {
-                let own = of_bridge(node, bridge, family);
+                let own = bridge_address(node, bridge, family);
                 let once = if own.is_ipv6() { " nodad" } else { "" };
                 ip(&format!("addr add {own}/{length} dev bridge{bridge}{once}"))?;
             }
         }
         for (pod, bridge) in on_bridges {
-            let interface = world.pod_interface(pod);
-            let hardware = world.pod_hardware(pod).map(|it| format!("{it:02x}"));
+            let interface = network.pod_interface(pod);
+            let hardware = network.pod_hardware(pod).map(|it| format!("{it:02x}"));
             let hardware = hardware.join(":");
             ip(&format!("link set {interface} master bridge{bridge}"))?;
             for family in Family::BOTH {
@@ -244,16 +245,16 @@ fn prepare(world: &LabNetwork, node: usize) -> Result<()> {
     })?
 }
 
-/// Runs `ip` in the network of the calling thread.
-fn ip(words: &str) -> Result<String> {
-    let output = Command::new("ip").args(words.split(' ')).output();
+/// Runs `ip` in the network namespace of the calling thread.
+fn ip(args: &str) -> Result<String> {
+    let output = Command::new("ip").args(args.split(' ')).output();
     let output = output.context("the program `ip` is needed")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "ip {words}: {}", said.trim());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "ip {args}: {}", stderr.trim());
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The nodes and pods, and no policy: what is dropped is dropped for its sender.
+/// The nodes and pods, without a policy: only the check of senders drops packets.
 fn objects() -> Value {
     let mut items = vec![json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"},

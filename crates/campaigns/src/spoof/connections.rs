@@ -1,4 +1,4 @@
-//! Connections between pods, and packets that other pods put into them.
+//! Connections between pods, and packets that other pods inject into them.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -17,13 +17,13 @@ use palisade_generate::Rng;
 
 /// Clients and servers: routed and bridged, on one node and on two.
 const PAIRS: [(usize, usize); 4] = [(0, 5), (2, 5), (0, 4), (5, 2)];
-/// The ports of servers, of TCP and UDP, and the first of clients of UDP.
-const TCP: u16 = 8_080;
-const UDP: u16 = 5_353;
-const CLIENTS: u16 = 5_300;
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The TCP and UDP ports of servers, and the first UDP port of clients.
+const TCP_PORT: u16 = 8_080;
+const UDP_PORT: u16 = 5_353;
+const FIRST_CLIENT_PORT: u16 = 5_300;
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection of TCP, with what keeps it open.
+/// An open TCP connection.
 #[derive(Debug)]
 struct Stream {
     client: SocketAddr,
@@ -31,29 +31,31 @@ struct Stream {
     _open: (TcpStream, TcpStream),
 }
 
-/// A connection of every protocol and family between each pair.
+/// A connection for every protocol and family between each pair.
 #[derive(Debug)]
 pub(super) struct Connections {
     streams: Vec<(usize, usize, Stream)>,
 }
 
 impl Connections {
-    /// Opens them. Agents enforce already.
+    /// Opens the connections. The agents must be ready.
     pub(super) fn open(cluster: &Cluster) -> Result<Connections> {
-        let world = cluster.world();
+        let network = cluster.network();
         let mut streams = Vec::new();
         for (client, server) in PAIRS {
             for family in Family::BOTH {
-                let at = SocketAddr::new(address(Location::Pod(server), family), TCP);
-                let listener = world.in_pod(server, || TcpListener::bind(at))?;
+                let at = SocketAddr::new(address(Location::Pod(server), family), TCP_PORT);
+                let listener = network.in_pod(server, || TcpListener::bind(at))?;
                 let listener = listener.with_context(|| format!("cannot listen at {at}"))?;
-                let near = world.in_pod(client, || TcpStream::connect_timeout(&at, PATIENCE))?;
-                let near = near.with_context(|| format!("cannot connect to {at}"))?;
-                let (far, from) = listener.accept()?;
+                let client_stream =
+                    network.in_pod(client, || TcpStream::connect_timeout(&at, TIMEOUT))?;
+                let client_stream =
+                    client_stream.with_context(|| format!("cannot connect to {at}"))?;
+                let (server_stream, from) = listener.accept()?;
                 let stream = Stream {
                     client: from,
                     server: at,
-                    _open: (near, far),
+                    _open: (client_stream, server_stream),
                 };
                 streams.push((client, server, stream));
             }
@@ -61,26 +63,27 @@ impl Connections {
         Ok(Connections { streams })
     }
 
-    /// Lets both ends of every connection send once, so that none of them ends; how many of those packets arrived.
+    /// Sends a packet in both directions of every connection, which keeps it alive. Counts those
+    /// that arrive.
     pub(super) fn refresh(&self, cluster: &mut Cluster, next: &mut u32) -> Result<Count> {
         let mut count = Count::default();
         for (number, (client, server)) in PAIRS.into_iter().enumerate() {
-            for (from, to, is_back) in [(client, server, false), (server, client, true)] {
+            for (from, to, is_reply) in [(client, server, false), (server, client, true)] {
                 let mut batch = Batch::default();
-                let gateway = cluster.world().gateway_hardware(from);
+                let gateway = cluster.network().gateway_hardware(from);
                 let first = *next;
                 for family in Family::BOTH {
-                    for carried in carried(number, is_back) {
-                        let draft = draft((from, to, family), number, is_back, carried, *next);
+                    for payloads in payloads(number, is_reply) {
+                        let probe = probe((from, to, family), number, is_reply, payloads, *next);
                         let mut packet = Vec::new();
-                        build(&draft, &mut packet)?;
+                        build(&probe, &mut packet)?;
                         batch.add_bytes(gateway, packet);
                         *next += 1;
                     }
                 }
                 let sent = (*next - first) as usize;
                 let arrivals = batch.send(&mut cluster.wire, Location::Pod(from), first, sent)?;
-                let there = arrivals.places.iter().flatten();
+                let there = arrivals.locations.iter().flatten();
                 count.add(
                     sent as u64,
                     there.filter(|it| **it == Location::Pod(to)).count() as u64,
@@ -90,8 +93,10 @@ impl Connections {
         Ok(count)
     }
 
-    /// A packet of some connection, or its fragments, from a pod that is neither of its ends; `None` if its sender shares a bridge with who it
-    /// claims to be, unless that is wanted.
+    /// A packet of a random connection, or its fragments, sent by a pod that is neither of its
+    /// ends. `None` unless
+    /// `same_bridge` says whether the sender shares a bridge with the pod whose address it
+    /// uses.
     pub(super) fn injected(
         &self,
         rng: &mut Rng,
@@ -103,8 +108,8 @@ impl Connections {
         let Some((client, server)) = PAIRS.get(number).copied() else {
             return Ok(None);
         };
-        let is_back = rng.chance(50);
-        let (claimed, to) = match is_back {
+        let is_reply = rng.chance(50);
+        let (claimed, to) = match is_reply {
             false => (client, server),
             true => (server, client),
         };
@@ -117,20 +122,20 @@ impl Connections {
         };
         let ends = (claimed, to, family);
         let packets = match rng.below(5) {
-            0 => vec![self.segment((client, server), family, is_back, id)?],
+            0 => vec![self.segment((client, server), family, is_reply, id)?],
             1 => {
-                let carried = ProbePayload::Udp {
-                    port: udp_port(number, is_back),
+                let payloads = ProbePayload::Udp {
+                    port: udp_port(number, is_reply),
                 };
-                let draft = draft(ends, number, is_back, carried, id);
-                split(&datagram(&draft, 1_800)?, 1_200, id)?
+                let probe = probe(ends, number, is_reply, payloads, id);
+                split(&datagram(&probe, 1_800)?, 1_200, id)?
             }
             _ => {
-                let all = carried(number, is_back);
+                let all = payloads(number, is_reply);
                 let place = rng.below(all.len() as u64) as usize;
-                let carried = all.get(place).copied().unwrap_or(ProbePayload::Echo);
+                let payloads = all.get(place).copied().unwrap_or(ProbePayload::Echo);
                 let mut packet = Vec::new();
-                build(&draft(ends, number, is_back, carried, id), &mut packet)?;
+                build(&probe(ends, number, is_reply, payloads, id), &mut packet)?;
                 vec![packet]
             }
         };
@@ -141,14 +146,18 @@ impl Connections {
         &self,
         pair: (usize, usize),
         family: Family,
-        is_back: bool,
+        is_reply: bool,
         id: u32,
     ) -> Result<Vec<u8>> {
-        let is_it = |(client, server, stream): &&(usize, usize, Stream)| {
+        let is_match = |(client, server, stream): &&(usize, usize, Stream)| {
             (*client, *server) == pair && stream.server.is_ipv6() == (family == Family::V6)
         };
-        let (_, _, stream) = self.streams.iter().find(is_it).context("no connection")?;
-        let (source, destination) = match is_back {
+        let (_, _, stream) = self
+            .streams
+            .iter()
+            .find(is_match)
+            .context("no connection")?;
+        let (source, destination) = match is_reply {
             false => (stream.client, stream.server),
             true => (stream.server, stream.client),
         };
@@ -164,43 +173,44 @@ impl Connections {
     }
 }
 
-/// Any pod.
+/// A random pod.
 pub(super) fn any_pod(rng: &mut Rng) -> usize {
     rng.below(PODS.len() as u64) as usize
 }
 
-fn udp_port(number: usize, is_back: bool) -> u16 {
-    match is_back {
-        false => UDP,
-        true => CLIENTS + number as u16,
+fn udp_port(number: usize, is_reply: bool) -> u16 {
+    match is_reply {
+        false => UDP_PORT,
+        true => FIRST_CLIENT_PORT + number as u16,
     }
 }
 
-/// The packets of one direction of a pair's connections, beside TCP. Only clients send echo requests.
-fn carried(number: usize, is_back: bool) -> Vec<ProbePayload> {
+/// The packets of one direction of a pair's connections, beside TCP. Only clients send echo
+/// requests.
+fn payloads(number: usize, is_reply: bool) -> Vec<ProbePayload> {
     let udp = ProbePayload::Udp {
-        port: udp_port(number, is_back),
+        port: udp_port(number, is_reply),
     };
     let [protocol, _] = HONEST_PROTOCOLS;
-    let echo = (!is_back).then_some(ProbePayload::Echo);
+    let echo = (!is_reply).then_some(ProbePayload::Echo);
     [udp, ProbePayload::Other { protocol }]
         .into_iter()
         .chain(echo)
         .collect()
 }
 
-fn draft(
+fn probe(
     (source, to, family): (usize, usize, Family),
     number: usize,
-    is_back: bool,
-    carried: ProbePayload,
+    is_reply: bool,
+    payload: ProbePayload,
     id: u32,
 ) -> ProbeSpec {
     ProbeSpec {
         source: address(Location::Pod(source), family),
         destination: address(Location::Pod(to), family),
-        carried,
-        source_port: udp_port(number, !is_back),
+        carried: payload,
+        source_port: udp_port(number, !is_reply),
         id,
     }
 }

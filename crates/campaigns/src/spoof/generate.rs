@@ -1,18 +1,20 @@
-//! The packets that a seed decides: who sends what to whom, with whose address.
+//! Generates packets from a seed: sender, source address, destination and payload.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use palisade_core::net::Family;
 use palisade_lab::topology::Location;
 
-use super::claims::{ANYWHERE, CLAIMS, Claim, Payload};
-use super::cluster::{LAB_GATEWAY, NODES, PODS, address, in_block, of_bridge, share_bridge};
+use super::claims::{CLAIMS, Claim, Payload, ROUTABLE};
+use super::cluster::{
+    LAB_GATEWAY, NODES, PODS, address, block_address, bridge_address, share_bridge,
+};
 use palisade_generate::Rng;
 
 /// The destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
-    /// One place.
+    /// One location.
     Place(Location),
     /// Everything on the sender's link.
     Link,
@@ -21,22 +23,22 @@ pub(super) enum Target {
 /// A packet to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packet {
-    /// Who sends it.
+    /// Its sender.
     pub(super) from: Location,
-    /// Whose address it has; `None`: its sender's own.
+    /// The owner of its source address, or `None` for the sender itself.
     pub(super) claim: Option<Claim>,
     /// The source address.
     pub(super) source: IpAddr,
-    /// Where it goes.
+    /// Its destination.
     pub(super) target: Target,
-    /// Whether it goes straight to a pod of the same bridge, or to the node.
-    pub(super) straight: bool,
-    /// What it carries.
+    /// Whether it is sent directly to a pod of the same bridge instead of to the node.
+    pub(super) direct: bool,
+    /// Its payload.
     pub(super) payload: Payload,
 }
 
 impl Packet {
-    /// Of which family it is.
+    /// Its address family.
     pub(super) fn family(&self) -> Family {
         match self.source {
             IpAddr::V4(_) => Family::V4,
@@ -45,7 +47,7 @@ impl Packet {
     }
 }
 
-/// The packets that a seed decides.
+/// A generator of packets.
 #[derive(Debug)]
 pub(super) struct Generator(pub(super) Rng);
 
@@ -58,13 +60,13 @@ impl Generator {
         }
     }
 
-    /// Any of the pods that are so.
-    fn pod(&mut self, is_so: impl Fn(usize) -> bool) -> Option<usize> {
-        let some: Vec<usize> = (0..PODS.len()).filter(|it| is_so(*it)).collect();
+    /// A random pod that fulfills a condition.
+    fn pod(&mut self, condition: impl Fn(usize) -> bool) -> Option<usize> {
+        let some: Vec<usize> = (0..PODS.len()).filter(|it| condition(*it)).collect();
         (!some.is_empty()).then(|| self.0.pick(&some))
     }
 
-    /// Who sends the next packets: a pod, or now and then a host outside.
+    /// The sender of the next packets: a pod, or sometimes a host outside.
     pub(super) fn sender(&mut self) -> Location {
         match self.0.below(PODS.len() as u64 + 1) as usize {
             pod if pod < PODS.len() => Location::Pod(pod),
@@ -75,13 +77,13 @@ impl Generator {
     /// A packet with a false sender that must be dropped.
     pub(super) fn spoofed(&mut self, from: Location) -> Packet {
         match from {
-            Location::Pod(pod) if self.0.chance(5) => self.as_router(pod),
-            Location::Pod(pod) => self.of_pod(pod),
-            Location::Node(_) | Location::Outside => self.of_outside(),
+            Location::Pod(pod) if self.0.chance(5) => self.router_packet(pod),
+            Location::Pod(pod) => self.pod_packet(pod),
+            Location::Node(_) | Location::Outside => self.outside_packet(),
         }
     }
 
-    fn of_pod(&mut self, pod: usize) -> Packet {
+    fn pod_packet(&mut self, pod: usize) -> Packet {
         let family = self.family();
         let (claim, source) = loop {
             let claim = self.0.pick(&CLAIMS);
@@ -89,19 +91,20 @@ impl Generator {
                 break (claim, source);
             }
         };
-        let (target, straight) = self.target(pod);
+        let (target, direct) = self.target(pod);
         Packet {
             from: Location::Pod(pod),
             claim: Some(claim),
             source,
             target,
-            straight,
-            payload: self.0.pick(&ANYWHERE),
+            direct,
+            payload: self.0.pick(&ROUTABLE),
         }
     }
 
-    /// A host outside that sends as a pod, to another pod of the same node or to the node.
-    fn of_outside(&mut self) -> Packet {
+    /// A packet of a host outside with the address of a pod, to another pod of the same node or to
+    /// the node.
+    fn outside_packet(&mut self) -> Packet {
         let family = self.family();
         let claimed = self.0.below(PODS.len() as u64) as usize;
         let node = PODS.get(claimed).map_or(0, |it| it.node);
@@ -116,25 +119,25 @@ impl Generator {
             claim: Some(Claim::FromOutside),
             source: address(Location::Pod(claimed), family),
             target: Target::Place(to),
-            straight: false,
-            payload: self.0.pick(&ANYWHERE),
+            direct: false,
+            payload: self.0.pick(&ROUTABLE),
         }
     }
 
-    /// A message that only routers send, from a gateway's address or a link-local one.
-    fn as_router(&mut self, pod: usize) -> Packet {
+    /// A router message, from a gateway's address or a link-local one.
+    fn router_packet(&mut self, pod: usize) -> Packet {
         let family = self.family();
         let Some(it) = PODS.get(pod) else {
-            return self.of_pod(pod);
+            return self.pod_packet(pod);
         };
         let own = it
             .bridge
-            .map(|bridge| of_bridge(it.node, bridge, Family::V4));
+            .map(|bridge| bridge_address(it.node, bridge, Family::V4));
         let source = match family {
             Family::V4 => own
                 .filter(|_| self.0.chance(50))
                 .unwrap_or(LAB_GATEWAY.into()),
-            Family::V6 => self.of_link(),
+            Family::V6 => self.link_local(),
         };
         let beside = self.pod(|other| other != pod && share_bridge(pod, other));
         let target = match beside {
@@ -151,12 +154,13 @@ impl Generator {
             claim: Some(Claim::Router),
             source,
             target,
-            straight: true,
+            direct: true,
             payload,
         }
     }
 
-    /// A router advertisement or redirect of IPv6 from a pod's own address to its node: dropped as well.
+    /// An IPv6 router advertisement or redirect from a pod's own address to its node, which must be
+    /// dropped.
     pub(super) fn honest_router(&mut self, pod: usize) -> Packet {
         let node = PODS.get(pod).map_or(0, |it| it.node);
         Packet {
@@ -164,7 +168,7 @@ impl Generator {
             claim: None,
             source: address(Location::Pod(pod), Family::V6),
             target: Target::Place(Location::Node(node)),
-            straight: false,
+            direct: false,
             payload: match self.0.chance(50) {
                 true => Payload::Advertisement,
                 false => Payload::Redirect,
@@ -172,8 +176,9 @@ impl Generator {
         }
     }
 
-    /// A redirect of IPv4 from a pod's own address, to its node or to a pod of its bridge. It is not dropped, and not believed:
-    /// its sender is no gateway.
+    /// An IPv4 redirect from a pod's own address, to its node or to a pod of its bridge. It
+    /// arrives, but the receiver ignores
+    /// it: its sender is no gateway.
     pub(super) fn own_redirect(&mut self, pod: usize) -> Packet {
         let node = PODS.get(pod).map_or(0, |it| it.node);
         let other = self.pod(|it| it != pod && share_bridge(pod, it));
@@ -186,7 +191,7 @@ impl Generator {
             claim: None,
             source: address(Location::Pod(pod), Family::V4),
             target: Target::Place(to),
-            straight: true,
+            direct: true,
             payload: Payload::Redirect,
         }
     }
@@ -194,29 +199,30 @@ impl Generator {
     /// A packet with the sender's own address.
     pub(super) fn honest(&mut self, pod: usize) -> Packet {
         let family = self.family();
-        let (target, straight) = self.target(pod);
+        let (target, direct) = self.target(pod);
         Packet {
             from: Location::Pod(pod),
             claim: None,
             source: address(Location::Pod(pod), family),
             target,
-            straight,
-            payload: self.0.pick(&ANYWHERE),
+            direct,
+            payload: self.0.pick(&ROUTABLE),
         }
     }
 
-    /// The address of another pod behind the sender's bridge: the documented limit. Only some pods have such neighbours.
+    /// A packet with the address of another pod on the sender's bridge: the documented limit. Only
+    /// some pods share a bridge.
     pub(super) fn same_bridge(&mut self, pod: usize) -> Option<Packet> {
         let other = self.pod(|it| it != pod && share_bridge(pod, it))?;
-        let (target, straight) = self.target(pod);
+        let (target, direct) = self.target(pod);
         let family = self.family();
         Some(Packet {
             from: Location::Pod(pod),
             claim: None,
             source: address(Location::Pod(other), family),
             target,
-            straight,
-            payload: self.0.pick(&ANYWHERE),
+            direct,
+            payload: self.0.pick(&ROUTABLE),
         })
         .filter(|it| it.target != Target::Place(Location::Pod(other)))
     }
@@ -229,30 +235,30 @@ impl Generator {
                 .pod(|it| it != pod)
                 .map_or(Location::Outside, Location::Pod),
         };
-        let straight = matches!(to, Location::Pod(other) if share_bridge(pod, other));
-        (Target::Place(to), straight && self.0.chance(70))
+        let direct = matches!(to, Location::Pod(other) if share_bridge(pod, other));
+        (Target::Place(to), direct && self.0.chance(70))
     }
 
-    /// An address that a pod does not have, if there is one of the family.
+    /// An address of a claimed owner, if it has one of the family.
     fn claimed(&mut self, pod: usize, claim: Claim, family: Family) -> Option<IpAddr> {
         let it = PODS.get(pod)?;
         let number = self.0.between(1, 200);
         let of = |place| Some(address(place, family));
         match claim {
-            Claim::Neighbour => {
+            Claim::SameNodePod => {
                 let other = self.pod(|other| {
-                    let is_here = PODS.get(other).is_some_and(|there| there.node == it.node);
-                    other != pod && is_here && !share_bridge(pod, other)
+                    let is_local = PODS.get(other).is_some_and(|there| there.node == it.node);
+                    other != pod && is_local && !share_bridge(pod, other)
                 });
                 of(Location::Pod(other?))
             }
-            Claim::Elsewhere => {
-                let is_there = |other: &super::cluster::Pod| other.node != it.node;
-                let other = self.pod(|other| PODS.get(other).is_some_and(is_there));
+            Claim::OtherNodePod => {
+                let is_remote = |other: &super::cluster::Pod| other.node != it.node;
+                let other = self.pod(|other| PODS.get(other).is_some_and(is_remote));
                 of(Location::Pod(other?))
             }
             Claim::OwnNode => match it.bridge {
-                Some(bridge) if self.0.chance(50) => Some(of_bridge(it.node, bridge, family)),
+                Some(bridge) if self.0.chance(50) => Some(bridge_address(it.node, bridge, family)),
                 _ => of(Location::Node(it.node)),
             },
             Claim::OtherNode => of(Location::Node((it.node + 1) % NODES)),
@@ -263,10 +269,10 @@ impl Generator {
                     Some(Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, number as u16).into())
                 }
             },
-            // Behind its bridge, too, where the routes say that such an address is.
+            // For a bridged pod, an address that is routed to its bridge.
             Claim::NoPod => {
                 let number = 40 + (number % 24) as u8;
-                Some(in_block(it.node, it.bridge, number, family))
+                Some(block_address(it.node, it.bridge, number, family))
             }
             Claim::Loopback => Some(match family {
                 Family::V4 => Ipv4Addr::new(127, 0, 0, number as u8).into(),
@@ -283,14 +289,14 @@ impl Generator {
             }),
             Claim::LinkLocal => Some(match family {
                 Family::V4 => Ipv4Addr::new(169, 254, 1, number as u8).into(),
-                Family::V6 => self.of_link(),
+                Family::V6 => self.link_local(),
             }),
             Claim::Router | Claim::FromOutside => None,
         }
     }
 
-    /// An address of the link, of IPv6: the gateway's or any.
-    fn of_link(&mut self) -> IpAddr {
+    /// An IPv6 link-local address: the gateway's or another.
+    fn link_local(&mut self) -> IpAddr {
         let number = self.0.between(1, 40) as u16;
         Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, number).into()
     }

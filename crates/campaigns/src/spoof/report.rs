@@ -1,13 +1,13 @@
-//! Counts of packets, and whether they are as documented.
+//! Counts packets, and compares them with the documentation.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use palisade_core::net::Family;
 
-use super::claims::{Claim, EVERYTHING, Payload};
+use super::claims::{ALL_PAYLOADS, Claim, Payload};
 
-/// Packets that were sent, and those of them that arrived.
+/// Packets sent and arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Count {
     /// Sent.
@@ -17,13 +17,13 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// Adds some.
+    /// Adds packets.
     pub(super) fn add(&mut self, sent: u64, arrived: u64) {
         self.sent += sent;
         self.arrived += arrived;
     }
 
-    fn is_all(self) -> bool {
+    fn all_arrived(self) -> bool {
         self.sent > 0 && self.sent == self.arrived
     }
 }
@@ -35,13 +35,13 @@ pub(super) enum Mode {
     Drop,
     /// Every packet is checked.
     DropEvery,
-    /// Nothing is checked: the control.
+    /// No packet is checked: the control.
     Allow,
 }
 
 impl Mode {
     /// The value of `--false-sender`.
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn value(self) -> &'static str {
         match self {
             Mode::Drop => "drop",
             Mode::DropEvery => "drop-every",
@@ -54,32 +54,32 @@ impl Mode {
 #[derive(Debug)]
 pub(super) struct Tally {
     pub(super) mode: Mode,
-    /// By whose address they had.
+    /// By the owner of the source address.
     pub(super) claims: BTreeMap<Claim, Count>,
-    /// By what they were, and whether of IPv6.
+    /// By payload, and whether the packet is IPv6.
     pub(super) payloads: BTreeMap<(Payload, bool), Count>,
-    /// Router advertisements and redirects of IPv6 that pods send to their node from their own addresses.
+    /// IPv6 router advertisements and redirects of pods to their node, from their own addresses.
     pub(super) routers: Count,
-    /// Redirects of IPv4 from pods' own addresses: not dropped, and not believed.
+    /// IPv4 redirects from pods' own addresses: not dropped, but ignored.
     pub(super) redirects: Count,
-    /// Routes that a redirect changed.
+    /// Routes changed by a redirect.
     pub(super) redirected: u64,
-    /// Packets put into the connections of others.
+    /// Packets injected into connections of others.
     pub(super) injected: Count,
-    /// Packets with the address of a pod behind the sender's own bridge: a documented limit.
+    /// Packets with the address of a pod on the sender's own bridge: a documented limit.
     pub(super) same_bridge: Count,
-    /// The same, put into connections.
+    /// The same, injected into connections.
     pub(super) injected_same_bridge: Count,
     /// Packets of pods with their own addresses.
     pub(super) honest: Count,
-    /// Later fragments of packets that should have been dropped.
+    /// Later fragments of packets that must be dropped.
     pub(super) later_fragments: u64,
-    /// The first packets that arrived and must not, or did not and must.
+    /// The first packets with a wrong outcome.
     pub(super) examples: Vec<String>,
 }
 
 impl Tally {
-    /// Nothing yet.
+    /// An empty tally.
     pub(super) fn new(mode: Mode) -> Tally {
         Tally {
             mode,
@@ -97,7 +97,7 @@ impl Tally {
         }
     }
 
-    /// All packets with a false sender that had to be dropped, and those that arrived.
+    /// All packets with a false sender that must be dropped.
     pub(super) fn spoofed(&self) -> Count {
         let mut all = Count::default();
         for count in self.claims.values() {
@@ -110,24 +110,24 @@ impl Tally {
         all
     }
 
-    /// Notes a packet that did not do what it must.
-    pub(super) fn example(&mut self, words: impl FnOnce() -> String) {
+    /// Records a packet with a wrong outcome.
+    pub(super) fn example(&mut self, message: impl FnOnce() -> String) {
         if self.examples.len() < 10 {
-            self.examples.push(words());
+            self.examples.push(message());
         }
     }
 
-    /// What differs from the documentation.
+    /// The differences from the documentation.
     fn mistakes(&self) -> Vec<String> {
         let mut mistakes = Vec::new();
-        let mut check = |holds: bool, words: &str| {
+        let mut check = |holds: bool, message: &str| {
             if !holds {
-                mistakes.push(format!("--false-sender={}: {words}", self.mode.word()));
+                mistakes.push(format!("--false-sender={}: {message}", self.mode.value()));
             }
         };
         check(
-            self.honest.is_all(),
-            "not all packets with their own address arrived",
+            self.honest.all_arrived(),
+            "packets with their own address were lost",
         );
         check(self.redirected == 0, "a redirect changed a route");
         if self.mode == Mode::Allow {
@@ -135,22 +135,27 @@ impl Tally {
                 let passes = count.arrived > 0 || !claim.passes_unchecked();
                 check(
                     passes,
-                    &format!("none of {} arrived, so that nothing follows", claim),
+                    &format!(
+                        "none of {} arrived without a check: the test shows nothing",
+                        claim
+                    ),
                 );
             }
-            for payload in EVERYTHING {
+            for payload in ALL_PAYLOADS {
                 for family in Family::BOTH {
                     let is_ipv6 = family == Family::V6;
                     let count = self.payloads.get(&(payload, is_ipv6));
                     let has_family = is_ipv6 || payload != Payload::Advertisement;
                     check(
                         !has_family || count.is_some_and(|it| it.arrived > 0),
-                        &format!("no {payload} of {family:?} arrived, so that nothing follows"),
+                        &format!(
+                            "no {payload} of {family:?} arrived without a check: the test shows nothing"
+                        ),
                     );
                 }
             }
         } else {
-            check(self.spoofed().sent > 0, "nothing was sent");
+            check(self.spoofed().sent > 0, "no packet was sent");
             check(
                 self.spoofed().arrived == 0 && self.later_fragments == 0,
                 "packets with a false sender arrived",
@@ -159,7 +164,7 @@ impl Tally {
         if self.mode == Mode::Drop {
             check(
                 self.injected.arrived > 0,
-                "nothing can be put into connections, so that nothing follows from --false-sender=drop-every",
+                "no packet can be injected into connections: --false-sender=drop-every shows nothing",
             );
         }
         mistakes
@@ -174,7 +179,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// What differs from the documentation.
+    /// The differences from the documentation.
     pub fn mistakes(&self) -> Vec<String> {
         self.tallies.iter().flat_map(Tally::mistakes).collect()
     }
@@ -182,14 +187,14 @@ impl Report {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "--false-sender={}:", self.mode.word())?;
-        let of = |f: &mut fmt::Formatter<'_>, words: &str, count: &Count| {
+        writeln!(f, "--false-sender={}:", self.mode.value())?;
+        let of = |f: &mut fmt::Formatter<'_>, message: &str, count: &Count| {
             if count.sent == 0 {
                 return Ok(());
             }
             writeln!(
                 f,
-                "  {words}: {} sent, {} arrived",
+                "  {message}: {} sent, {} arrived",
                 count.sent, count.arrived
             )
         };
@@ -205,7 +210,7 @@ impl fmt::Display for Tally {
         }
         of(
             f,
-            "limit: as a pod behind the sender's own bridge",
+            "limit: as a pod on the sender's own bridge",
             &self.same_bridge,
         )?;
         of(
@@ -213,7 +218,7 @@ impl fmt::Display for Tally {
             "limit: the same, into its connections",
             &self.injected_same_bridge,
         )?;
-        let redirects = "redirects of IPv4 from the own address, which change no route";
+        let redirects = "IPv4 redirects from the own address, which change no route";
         of(f, redirects, &self.redirects)?;
         of(f, "with their own address", &self.honest)?;
         for example in &self.examples {

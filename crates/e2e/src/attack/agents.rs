@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::cluster::E2eCluster;
 use crate::cluster::pods::enter;
-use palisade_campaigns::health::{ANSWER, get, is_ok};
+use palisade_campaigns::health::{RESPONSE_TIMEOUT, get, is_ok};
 
 /// The port that the manifests name.
 const PORT: u16 = 9_477;
@@ -152,7 +152,7 @@ pub fn programmed(networks: &[PathBuf]) -> Result<Programmed> {
             let request = scope.spawn(|| {
                 enter(network)?;
                 let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
-                get(address, "/metrics", ANSWER)
+                get(address, "/metrics", RESPONSE_TIMEOUT)
             });
             let answer = request.join();
             answer.map_err(|_| anyhow!("a thread panicked"))?
@@ -273,7 +273,7 @@ fn request(network: &Path, is_replaced: &AtomicBool, is_over: &AtomicBool) -> Re
     while !is_over.load(Ordering::Acquire) {
         for path in ["/healthz", "/readyz"] {
             let before = is_replaced.load(Ordering::Acquire);
-            let answer = get(address, path, ANSWER);
+            let answer = get(address, path, RESPONSE_TIMEOUT);
             let after = is_replaced.load(Ordering::Acquire);
             health.take(path, &answer, before || after);
         }

@@ -21,7 +21,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::cluster::packets::{DROPPED, connected, echoed};
 use crate::cluster::pods::Pod;
 use crate::cluster::{E2eCluster, Installed, routed};
-use palisade_campaigns::faults::crafted::{Connection, Protocol as Crafted, Stage, Way};
+use palisade_campaigns::faults::crafted::{Connection, Direction, Phase, Protocol as Crafted};
 use palisade_campaigns::health::ready;
 use palisade_campaigns::kernel_facts::Findings;
 
@@ -221,7 +221,7 @@ fn announced(from: &Pod, at: &Pod, to: SocketAddr) -> Result<bool> {
         dialled: to,
         server: to,
     };
-    let packet = connection.packet(Way::There, Stage::Opening)?;
+    let packet = connection.packet(Direction::FromClient, Phase::Opening)?;
     let packet = packet.context("SCTP without a packet")?;
     // The kernel writes the header of 20 bytes by itself.
     let payload = packet.get(20..).context("a packet without a header")?;

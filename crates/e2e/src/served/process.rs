@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
 
-use palisade_campaigns::health::{ANSWER, get, is_ok};
+use palisade_campaigns::health::{RESPONSE_TIMEOUT, get, is_ok};
 
 /// So long an agent may take until it is ready.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -107,7 +107,7 @@ impl Agent {
     }
 
     fn get(&self, path: &str) -> Result<String> {
-        get(self.address, path, ANSWER)
+        get(self.address, path, RESPONSE_TIMEOUT)
     }
 
     pub(super) fn memory(&self) -> Result<Memory> {

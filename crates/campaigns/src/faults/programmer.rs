@@ -1,5 +1,4 @@
-//! Ways to make a node's kernel enforce what objects say: by the real code, and by updates that are
-//! wrong on purpose.
+//! Ways to program a node's kernel: with the real code, and with deliberate mistakes.
 
 use anyhow::{Context as _, Result, bail};
 use palisade_api::{Options, Source, lower, read};
@@ -15,34 +14,33 @@ use palisade_nft::ruleset::Ruleset;
 use super::objects::{NODE, Objects, POD_BLOCKS};
 use super::test_node::TestNode;
 
-/// A way to make the kernel enforce what objects say.
-pub trait Programming {
-    /// Returns when the kernel does.
+/// A way to program the kernel.
+pub trait Programmer {
+    /// Returns when the kernel enforces the objects.
     fn apply(&mut self, objects: &Objects) -> Result<()>;
 
-    /// What the kernel holds that is not what objects say, in words.
+    /// The differences between the kernel's table and the objects.
     fn differences(&mut self, objects: &Objects) -> Result<Vec<String>>;
 }
 
-/// Does something with what objects mean.
+/// Lowers the objects, and passes the cluster to `work`.
 pub fn with_cluster<T>(objects: &Objects, work: impl FnOnce(&Cluster<'_>) -> T) -> Result<T> {
     let text = serde_json::to_vec(&objects.list())?;
     let sources = [Source::new("objects.json", text)];
     let manifests = read(&sources, Options::default(), &|_| {});
     if let Some(problem) = manifests.problems.iter().find(|it| it.is_error()) {
-        bail!("the objects of a test are not valid: {}", problem.message);
+        bail!("invalid objects in a test: {}", problem.message);
     }
     let lowered = lower(&manifests.objects, Vec::new());
     Ok(work(&lowered.cluster))
 }
 
-/// What the node has to enforce.
+/// The plan of the node.
 fn node_plan(objects: &Objects) -> Result<Plan> {
     with_cluster(objects, |cluster| plan(cluster, &compile(cluster), NODE))
 }
 
-/// What an administrator who leaves everything as it is has chosen for the node: the blocks are those
-/// that its Node object names.
+/// The default options of the node, with the address blocks of its Node object.
 fn node_options() -> Result<NodeOptions> {
     let blocks = POD_BLOCKS.iter().map(|it| Ok(CidrText::parse(it)?.cidr));
     Ok(NodeOptions {
@@ -53,11 +51,11 @@ fn node_options() -> Result<NodeOptions> {
 
 /// The ruleset of the node.
 pub fn node_ruleset(objects: &Objects, generation: Generation) -> Result<Ruleset> {
-    chosen_ruleset(objects, generation, &node_options()?)
+    ruleset_with(objects, generation, &node_options()?)
 }
 
-/// The same where an administrator has chosen something.
-fn chosen_ruleset(
+/// The ruleset of the node, with options.
+fn ruleset_with(
     objects: &Objects,
     generation: Generation,
     options: &NodeOptions,
@@ -66,23 +64,23 @@ fn chosen_ruleset(
     Ok(ruleset(&node_plan(objects)?, &settings))
 }
 
-/// Another whole table for each change.
+/// Replaces the table with every change.
 #[derive(Debug)]
 pub struct Swap {
     /// The node's kernel.
     pub kernel: Kernel,
-    /// What becomes of running connections that are not allowed any more.
+    /// The treatment of established connections.
     pub established: Established,
     generation: Generation,
 }
 
 impl Swap {
-    /// Goes on from what the kernel has.
-    pub fn open(stage: &TestNode) -> Result<Swap> {
-        stage.on_node(|| Swap::with(Kernel::open()?))
+    /// Starts from the table of the node's kernel.
+    pub fn open(node: &TestNode) -> Result<Swap> {
+        node.on_node(|| Swap::with(Kernel::open()?))
     }
 
-    /// Goes on from what a kernel has.
+    /// Starts from the table of a kernel.
     pub fn with(mut kernel: Kernel) -> Result<Swap> {
         let generation = kernel.generation()?;
         let generation = generation.and_then(|it| Generation::new(u16::try_from(it).ok()?));
@@ -93,7 +91,7 @@ impl Swap {
         })
     }
 
-    /// The generation of the table that it installed last.
+    /// The generation of the installed table.
     pub fn generation(&self) -> Generation {
         self.generation
     }
@@ -105,13 +103,13 @@ impl Swap {
     }
 }
 
-impl Programming for Swap {
+impl Programmer for Swap {
     fn apply(&mut self, objects: &Objects) -> Result<()> {
         let mut options = node_options()?;
         options.established = self.established;
-        let ruleset = chosen_ruleset(objects, self.advance(), &options)?;
+        let ruleset = ruleset_with(objects, self.advance(), &options)?;
         let loaded = self.kernel.install(&ruleset);
-        loaded.context("a table was refused").map(drop)
+        loaded.context("the kernel refused a table").map(drop)
     }
 
     fn differences(&mut self, objects: &Objects) -> Result<Vec<String>> {
@@ -121,35 +119,35 @@ impl Programming for Swap {
     }
 }
 
-/// Updates that are wrong on purpose, to see that the tests see it.
+/// A deliberate mistake in updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
-    /// The table is deleted, then made anew.
+    /// Deletes the table before the installation of the next.
     DeleteThenAdd,
-    /// First a table in which nobody is anybody's peer, then the right one.
+    /// Installs a table with empty groups before the right one.
     EmptyThenFill,
-    /// The new table has the generation of the old one.
+    /// Keeps the generation of the previous table.
     SameGeneration,
-    /// Pods that nobody knows are let through.
-    OpenToUnknown,
-    /// What a pod may do is done to whoever had its address before.
-    LateByOne,
+    /// Allows unknown pods.
+    AllowUnknown,
+    /// Applies the previous objects, with the previous owners of addresses.
+    PreviousObjects,
 }
 
-/// Such an update.
+/// A programmer that makes a mistake.
 #[derive(Debug)]
-pub struct Wrong {
-    /// What is right about it.
+pub struct FaultyProgrammer {
+    /// The correct programmer.
     pub swap: Swap,
-    /// What is wrong.
+    /// The mistake.
     pub mistake: Mistake,
     before: Option<Objects>,
 }
 
-impl Wrong {
-    /// A way to make a mistake.
-    pub fn new(swap: Swap, mistake: Mistake) -> Wrong {
-        Wrong {
+impl FaultyProgrammer {
+    /// A programmer that makes a mistake.
+    pub fn new(swap: Swap, mistake: Mistake) -> FaultyProgrammer {
+        FaultyProgrammer {
             swap,
             mistake,
             before: None,
@@ -157,7 +155,7 @@ impl Wrong {
     }
 }
 
-impl Programming for Wrong {
+impl Programmer for FaultyProgrammer {
     fn apply(&mut self, objects: &Objects) -> Result<()> {
         match self.mistake {
             Mistake::DeleteThenAdd => {
@@ -180,14 +178,14 @@ impl Programming for Wrong {
                 self.swap.kernel.install(&ruleset)?;
                 Ok(())
             }
-            Mistake::OpenToUnknown => {
+            Mistake::AllowUnknown => {
                 let mut options = node_options()?;
                 options.pod_blocks.clear();
-                let open = chosen_ruleset(objects, self.swap.advance(), &options)?;
+                let open = ruleset_with(objects, self.swap.advance(), &options)?;
                 self.swap.kernel.install(&open)?;
                 Ok(())
             }
-            Mistake::LateByOne => {
+            Mistake::PreviousObjects => {
                 let before = self.before.replace(objects.clone());
                 self.swap.apply(&before.unwrap_or_else(|| objects.clone()))
             }

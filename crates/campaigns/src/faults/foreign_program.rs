@@ -1,4 +1,4 @@
-//! Somebody else on the node, who speaks to nftables without any of our code: flushes, deletes and adds.
+//! Another program on the node that changes tables, with its own netlink code.
 
 use std::io;
 
@@ -7,9 +7,9 @@ use netlink_sys::protocols::NETLINK_NETFILTER;
 use netlink_sys::{Socket, SocketAddr};
 use nix::errno::Errno;
 
-/// Something that the intruder does.
+/// A change by another program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum Interference {
     /// Deletes all rules of a chain.
     FlushChain(String, String),
     /// Deletes all elements of a set.
@@ -18,15 +18,15 @@ pub enum Deed {
     DeleteTable(String),
     /// Deletes all tables of all programs.
     FlushRuleset,
-    /// Puts a rule that accepts everything in front of a chain.
+    /// Inserts a rule that accepts everything at the head of a chain.
     AcceptAll(String, String),
     /// Adds a chain.
     AddChain(String, String),
 }
 
-/// The intruder's socket.
+/// The netlink socket of another program.
 #[derive(Debug)]
-pub struct Intruder(Socket);
+pub struct ForeignProgram(Socket);
 
 const INET: u8 = 1;
 const SUBSYSTEM: u16 = 10 << 8;
@@ -37,30 +37,30 @@ const ACKNOWLEDGE: u16 = 4;
 const CREATE: u16 = 0x400;
 const NESTED: u16 = 0x8000;
 
-impl Intruder {
+impl ForeignProgram {
     /// Opens a socket in the network namespace of the calling thread.
-    pub fn open() -> Result<Intruder> {
+    pub fn open() -> Result<ForeignProgram> {
         let mut socket = Socket::new(NETLINK_NETFILTER)?;
         socket.bind_auto()?;
         socket.set_non_blocking(true)?;
-        Ok(Intruder(socket))
+        Ok(ForeignProgram(socket))
     }
 
-    /// Does it. The error is the kernel's.
-    pub fn act(&mut self, deed: &Deed) -> Result<Result<(), Errno>> {
+    /// Makes a change. The inner error is the kernel's.
+    pub fn change(&mut self, interference: &Interference) -> Result<Result<(), Errno>> {
         let mut bytes = message(BATCH_BEGIN, REQUEST, 0, SUBSYSTEM >> 8, &[]);
-        bytes.extend(deed_message(deed));
+        bytes.extend(interference_message(interference));
         bytes.extend(message(BATCH_END, REQUEST, 0, SUBSYSTEM >> 8, &[]));
         self.0.send_to(&bytes, &SocketAddr::new(0, 0), 0)?;
-        // What the kernel has to say is there when sending returns.
+        // The kernel's responses are queued when sending returns.
         let mut buffer = vec![0; 65_536];
-        let mut answer = None;
+        let mut response = None;
         loop {
-            let mut room = buffer.as_mut_slice();
-            let length = match self.0.recv(&mut room, 0) {
+            let mut space = buffer.as_mut_slice();
+            let length = match self.0.recv(&mut space, 0) {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error).context("the kernel says nothing"),
+                Err(error) => return Err(error).context("cannot read the kernel's response"),
             };
             let field = |at: usize| {
                 let bytes = buffer.get(..length)?.get(at..at + 4)?;
@@ -68,16 +68,16 @@ impl Intruder {
             };
             // The code of the first error, or of the acknowledgement.
             let code = field(16).map(i32::from_ne_bytes).unwrap_or(0);
-            answer = answer.filter(|it: &i32| *it != 0).or(Some(code));
+            response = response.filter(|it: &i32| *it != 0).or(Some(code));
         }
-        Ok(match answer.context("the kernel did not answer")? {
+        Ok(match response.context("the kernel sent no response")? {
             0 => Ok(()),
             code => Err(Errno::from_raw(-code)),
         })
     }
 }
 
-fn deed_message(deed: &Deed) -> Vec<u8> {
+fn interference_message(interference: &Interference) -> Vec<u8> {
     let of = |kind: u16, flags: u16, family: u8, body: &[u8]| {
         message(
             SUBSYSTEM | kind,
@@ -87,14 +87,15 @@ fn deed_message(deed: &Deed) -> Vec<u8> {
             body,
         )
     };
-    let two = |table: &str, second: u16, name: &str| [text(1, table), text(second, name)].concat();
-    match deed {
-        Deed::FlushChain(table, chain) => of(8, 0, INET, &two(table, 2, chain)),
-        Deed::FlushSet(table, set) => of(14, 0, INET, &two(table, 2, set)),
-        Deed::DeleteTable(table) => of(2, 0, INET, &text(1, table)),
-        Deed::FlushRuleset => of(2, 0, 0, &[]),
-        Deed::AddChain(table, chain) => of(3, CREATE, INET, &two(table, 3, chain)),
-        Deed::AcceptAll(table, chain) => {
+    let table_and =
+        |table: &str, second: u16, name: &str| [text(1, table), text(second, name)].concat();
+    match interference {
+        Interference::FlushChain(table, chain) => of(8, 0, INET, &table_and(table, 2, chain)),
+        Interference::FlushSet(table, set) => of(14, 0, INET, &table_and(table, 2, set)),
+        Interference::DeleteTable(table) => of(2, 0, INET, &text(1, table)),
+        Interference::FlushRuleset => of(2, 0, 0, &[]),
+        Interference::AddChain(table, chain) => of(3, CREATE, INET, &table_and(table, 3, chain)),
+        Interference::AcceptAll(table, chain) => {
             let verdict = attribute(1, &1_u32.to_be_bytes());
             let data = attribute(2 | NESTED, &attribute(2 | NESTED, &verdict));
             let immediate = [attribute(1, &0_u32.to_be_bytes()), data].concat();
@@ -104,13 +105,13 @@ fn deed_message(deed: &Deed) -> Vec<u8> {
                 6,
                 CREATE,
                 INET,
-                &[two(table, 2, chain), expressions].concat(),
+                &[table_and(table, 2, chain), expressions].concat(),
             )
         }
     }
 }
 
-/// A message of netfilter.
+/// A netfilter message.
 fn message(kind: u16, flags: u16, family: u8, resource: u16, body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend((20 + body.len() as u32).to_ne_bytes());
