@@ -27,20 +27,20 @@ pub(crate) enum AdminKind {
     Baseline,
 }
 
-/// What an object has shown of its shape so far.
+/// The shape of an object, as far as it was read.
 #[derive(Debug, Default)]
 struct Dialect {
-    /// Where the shape of the proposal and of the first releases was seen.
+    /// The first place with the shape of the proposal and of the first releases.
     early: Option<(Option<String>, Span)>,
-    /// Where the shape of the later releases was seen.
+    /// The first place with the shape of the later releases.
     late: Option<(Option<String>, Span)>,
     /// Rules with peers that only the later releases have: direction, index and place.
     late_peers: Vec<(Direction, usize, Span)>,
-    /// Whether `related` was seen, which only the proposal has.
+    /// Whether the object has `related`, which only the proposal has.
     has_related: bool,
     /// Lists of label keys with more than 100, which the proposal does not limit.
     keys_over_limit: Vec<(Option<String>, Span)>,
-    /// What was said of the release channels.
+    /// The problems with release channels that were reported.
     channels: Channels,
     /// In a baseline policy: the 101st peer of a rule.
     peers_over_limit: Vec<(Direction, usize, Span)>,
@@ -49,9 +49,9 @@ struct Dialect {
 const SPEC: Fields = Fields::strict(&["priority", "subject", "ingress", "egress"]).hints(&[
     (
         "tier",
-        "AdminNetworkPolicy is the Admin tier by itself; `tier` belongs to ClusterNetworkPolicy",
+        "AdminNetworkPolicy is the Admin tier by itself; `tier` is a field of ClusterNetworkPolicy",
     ),
-    ("podSelector", "the pods are selected by `subject`"),
+    ("podSelector", "select the pods with `subject`"),
     (
         "policyTypes",
         "an AdminNetworkPolicy isolates nothing by itself; remove it",
@@ -66,7 +66,7 @@ const BASELINE_SPEC: Fields = Fields::strict(&["subject", "ingress", "egress"]).
         "tier",
         "BaselineAdminNetworkPolicy is the Baseline tier by itself",
     ),
-    ("podSelector", "the pods are selected by `subject`"),
+    ("podSelector", "select the pods with `subject`"),
 ]);
 
 /// Reads `spec`.
@@ -92,22 +92,24 @@ pub(crate) fn spec<'a>(
         early_shape: false,
     };
     let mut dialect = Dialect::default();
-    let fielded = d.object(at, fields, |d, name, at| match name {
-        "priority" => policy.priority = Some(d.sheltered(|d| priority(d, at))),
-        "subject" => policy.subject = d.sheltered(|d| subject(d, at, NamespaceSelector::Required)),
+    let found_fields = d.object(at, fields, |d, name, at| match name {
+        "priority" => policy.priority = Some(d.independent(|d| priority(d, at))),
+        "subject" => {
+            policy.subject = d.independent(|d| subject(d, at, NamespaceSelector::Required))
+        }
         "ingress" => policy.ingress = rules(d, at, kind, Direction::Ingress, &mut dialect),
         _ => policy.egress = rules(d, at, kind, Direction::Egress, &mut dialect),
     })?;
     if kind == AdminKind::Admin {
         d.require(
             at,
-            &fielded,
+            &found_fields,
             "priority",
             "write a number from 0 (first) to 1000 (last)",
         );
     }
-    if !fielded.has("subject") {
-        missing_subject(d, at, fielded.anchor);
+    if !found_fields.has("subject") {
+        missing_subject(d, at, found_fields.anchor);
     }
     one_dialect(d, at, &dialect, &mut policy);
     Ok(policy)
@@ -200,20 +202,20 @@ fn rules<'a>(
     let mut index = 0;
     d.list(at, 0..=100, |d, at| {
         index += 1;
-        d.sheltered(|d| rule(d, at, kind, (direction, index - 1), dialect))
+        d.independent(|d| rule(d, at, kind, (direction, index - 1), dialect))
     })
     .unwrap_or_default()
 }
 
 const RULE_HINTS: &[(&str, &str)] = &[
-    ("from", "rules under `egress` name their peers in `to`"),
+    ("from", "in `egress` rules, write the peers in `to`"),
     (
         "to",
-        "rules under `ingress` name their peers in `from`; a rule about destinations belongs under `egress`",
+        "in `ingress` rules, write the peers in `from`; a rule with destinations belongs under `egress`",
     ),
     (
         "protocols",
-        "in v1alpha1 ports are written in `ports`, like `- portNumber: {protocol: TCP, port: 80}`",
+        "in v1alpha1, write ports in `ports`, like `- portNumber: {protocol: TCP, port: 80}`",
     ),
 ];
 const INGRESS_RULE: Fields = Fields::strict(&["name", "action", "from", "ports"]).hints(RULE_HINTS);
@@ -226,7 +228,7 @@ const ACTIONS: [(&str, Action); 3] = [
 ];
 const BASELINE_ACTIONS: [(&str, Action); 2] = [("Allow", Action::Accept), ("Deny", Action::Deny)];
 const ACTION_HINTS: [(&str, &str); 2] = [
-    ("Accept", "in v1alpha1 the word is `Allow`"),
+    ("Accept", "in v1alpha1 the action is `Allow`"),
     (
         "Pass",
         "a BaselineAdminNetworkPolicy has only `Allow` and `Deny`",
@@ -251,7 +253,7 @@ fn rule<'a>(
     let mut rule = ClusterRule::unread(d.span());
     let mut notes = RuleNotes::default();
     let mut readable = true;
-    let fielded = d.object(at, fields, |d, name, at| match name {
+    let found_fields = d.object(at, fields, |d, name, at| match name {
         "name" => readable &= rule.read_name(d, at),
         "action" => readable &= rule.read_action(d, at, actions, &ACTION_HINTS),
         "ports" => {
@@ -259,7 +261,8 @@ fn rule<'a>(
             rule.ports = ports(d, at, &mut notes);
         }
         _ => {
-            // Releases before v0.1.2 set no limit for baseline policies: judged when the shape is known.
+            // Releases before v0.1.2 set no limit for baseline policies: checked when the shape is
+            // known.
             let most = if kind == AdminKind::Admin {
                 100
             } else {
@@ -278,18 +281,20 @@ fn rule<'a>(
             });
         }
     });
-    let Ok(fielded) = fielded else { return rule };
-    rule.sound = fielded.sound && readable;
+    let Ok(found_fields) = found_fields else {
+        return rule;
+    };
+    rule.sound = found_fields.sound && readable;
     let words = match kind {
         AdminKind::Admin => "write `Allow`, `Deny` or `Pass`",
         AdminKind::Baseline => "write `Allow` or `Deny`",
     };
-    d.require(at, &fielded, "action", words);
+    d.require(at, &found_fields, "action", words);
     d.require(
         at,
-        &fielded,
+        &found_fields,
         peers_key(direction),
-        "name at least one peer; for all pods of the cluster write `- namespaces: {}`",
+        "add at least one peer; for all pods of the cluster write `- namespaces: {}`",
     );
     if let Some((span, _)) = notes.by_address {
         dialect.late_peers.push((direction, index, span));

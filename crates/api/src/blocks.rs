@@ -13,11 +13,11 @@ use palisade_core::text::ticked;
 pub struct IpBlock {
     /// The block.
     pub cidr: Cidr,
-    /// What is taken out of it.
+    /// The blocks inside it that do not match.
     pub except: Vec<Cidr>,
 }
 
-/// How much of an old text form is still tolerated.
+/// Which old text forms are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CidrRule {
     /// Leading zeros are read, as the API server does for old NetworkPolicies (D124).
@@ -75,7 +75,7 @@ pub(crate) fn cidr(d: &mut Decode<'_, '_>, at: &At<'_>, rule: CidrRule) -> Reada
             at,
             text.span,
             format!(
-                "{} has bits set after its prefix; it means `{}`",
+                "{} has bits set after its prefix; it is read as `{}`",
                 ticked(&text.value),
                 parsed.cidr
             ),
@@ -107,7 +107,7 @@ pub(crate) fn ip_block(d: &mut Decode<'_, '_>, at: &At<'_>) -> Readable<IpBlock>
     d.hint_type("write `ipBlock: {cidr: 192.0.2.0/24}`");
     let mut block = Err(Unreadable);
     let mut except = Ok(Vec::new());
-    let fielded = d.object(at, IP_BLOCK, |d, name, at| match name {
+    let found_fields = d.object(at, IP_BLOCK, |d, name, at| match name {
         "cidr" => block = cidr(d, at, CidrRule::Tolerant),
         _ => {
             except = d.list(at, 0..=usize::MAX, |d, at| {
@@ -118,13 +118,13 @@ pub(crate) fn ip_block(d: &mut Decode<'_, '_>, at: &At<'_>) -> Readable<IpBlock>
     })?;
     d.require(
         at,
-        &fielded,
+        &found_fields,
         "cidr",
         "add the block, like `cidr: 192.0.2.0/24`",
     );
     let cidr = block?;
     let mut excepted = Vec::new();
-    let mut sound = fielded.sound;
+    let mut sound = found_fields.sound;
     for (index, entry) in except?.into_iter().enumerate() {
         let Ok((except, span)) = entry else {
             sound = false;

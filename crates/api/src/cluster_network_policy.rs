@@ -16,18 +16,12 @@ use crate::selector::selector;
 
 const SPEC: Fields =
     Fields::strict(&["tier", "priority", "subject", "ingress", "egress"]).hints(&[
-        (
-            "podSelector",
-            "a ClusterNetworkPolicy selects its pods by `subject`",
-        ),
+        ("podSelector", "select the pods with `subject`"),
         (
             "policyTypes",
             "a ClusterNetworkPolicy isolates nothing by itself; remove it",
         ),
-        (
-            "appliedTo",
-            "in v1alpha2 the pods are selected by `subject`",
-        ),
+        ("appliedTo", "in v1alpha2, select the pods with `subject`"),
     ]);
 
 const TIERS: [(&str, Tier); 2] = [("Admin", Tier::Admin), ("Baseline", Tier::Baseline)];
@@ -43,31 +37,33 @@ pub(crate) fn spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<ClusterP
         early_shape: false,
     };
     let mut channels = Channels::default();
-    let fielded = d.object(at, SPEC, |d, name, at| match name {
+    let found_fields = d.object(at, SPEC, |d, name, at| match name {
         "tier" => {
             policy.tier = d
-                .sheltered(|d| d.word(at, &TIERS, &[]))
+                .independent(|d| d.word(at, &TIERS, &[]))
                 .map(|(tier, _)| tier)
         }
-        "priority" => policy.priority = Some(d.sheltered(|d| priority(d, at))),
-        "subject" => policy.subject = d.sheltered(|d| subject(d, at, NamespaceSelector::Optional)),
+        "priority" => policy.priority = Some(d.independent(|d| priority(d, at))),
+        "subject" => {
+            policy.subject = d.independent(|d| subject(d, at, NamespaceSelector::Optional))
+        }
         "ingress" => policy.ingress = rules(d, at, Direction::Ingress, &mut channels),
         _ => policy.egress = rules(d, at, Direction::Egress, &mut channels),
     })?;
     d.require(
         at,
-        &fielded,
+        &found_fields,
         "tier",
         "write `tier: Admin` or `tier: Baseline`",
     );
     d.require(
         at,
-        &fielded,
+        &found_fields,
         "priority",
         "write a number from 0 (first) to 1000 (last)",
     );
-    if !fielded.has("subject") {
-        missing_subject(d, at, fielded.anchor);
+    if !found_fields.has("subject") {
+        missing_subject(d, at, found_fields.anchor);
     }
     Ok(policy)
 }
@@ -79,20 +75,20 @@ fn rules<'a>(
     channels: &mut Channels,
 ) -> Vec<ClusterRule<'a>> {
     d.list(at, 0..=25, |d, at| {
-        d.sheltered(|d| rule(d, at, direction, channels))
+        d.independent(|d| rule(d, at, direction, channels))
     })
     .unwrap_or_default()
 }
 
 const RULE_HINTS: &[(&str, &str)] = &[
-    ("from", "rules under `egress` name their peers in `to`"),
+    ("from", "in `egress` rules, write the peers in `to`"),
     (
         "to",
-        "rules under `ingress` name their peers in `from`; a rule about destinations belongs under `egress`",
+        "in `ingress` rules, write the peers in `from`; a rule with destinations belongs under `egress`",
     ),
     (
         "ports",
-        "in v1alpha2 ports are written in `protocols`, like `- tcp: {destinationPort: {number: 80}}`",
+        "in v1alpha2, write ports in `protocols`, like `- tcp: {destinationPort: {number: 80}}`",
     ),
 ];
 const INGRESS_RULE: Fields =
@@ -105,7 +101,7 @@ const ACTIONS: [(&str, Action); 3] = [
     ("Deny", Action::Deny),
     ("Pass", Action::Pass),
 ];
-const ACTION_HINTS: [(&str, &str); 1] = [("Allow", "in v1alpha2 the word is `Accept`")];
+const ACTION_HINTS: [(&str, &str); 1] = [("Allow", "in v1alpha2 the action is `Accept`")];
 
 fn rule<'a>(
     d: &mut Decode<'a, '_>,
@@ -120,7 +116,7 @@ fn rule<'a>(
     let mut rule = ClusterRule::unread(d.span());
     let mut notes = RuleNotes::default();
     let mut readable = true;
-    let fielded = d.object(at, fields, |d, name, at| match name {
+    let found_fields = d.object(at, fields, |d, name, at| match name {
         "name" => readable &= rule.read_name(d, at),
         "action" => readable &= rule.read_action(d, at, &ACTIONS, &ACTION_HINTS),
         "protocols" => {
@@ -140,17 +136,24 @@ fn rule<'a>(
             });
         }
     });
-    let Ok(fielded) = fielded else { return rule };
-    rule.sound = fielded.sound && readable;
-    d.require(at, &fielded, "action", "write `Accept`, `Deny` or `Pass`");
+    let Ok(found_fields) = found_fields else {
+        return rule;
+    };
+    rule.sound = found_fields.sound && readable;
     d.require(
         at,
-        &fielded,
+        &found_fields,
+        "action",
+        "write `Accept`, `Deny` or `Pass`",
+    );
+    d.require(
+        at,
+        &found_fields,
         peers_key,
-        "name at least one peer; for all pods of the cluster write `- namespaces: {}`",
+        "add at least one peer; for all pods of the cluster write `- namespaces: {}`",
     );
     if let Some((span, message)) = notes.named_port_by_address("destinationNamedPort") {
-        channels.say(
+        channels.report_once(
             d,
             &at.field("protocols"),
             span,
@@ -176,16 +179,16 @@ const PEER_HINTS: &[(&str, &str)] = &[
     ),
     (
         "networks",
-        "traffic that comes in cannot be matched by address; use `namespaces`, `pods` or `all`",
+        "an `ingress` rule cannot match by address; use `namespaces`, `pods` or `all`",
     ),
     (
         "nodes",
-        "traffic that comes in cannot be matched by node; use `namespaces`, `pods` or `all`",
+        "an `ingress` rule cannot match by node; use `namespaces`, `pods` or `all`",
     ),
-    ("domainNames", "only `egress` rules can name domains"),
+    ("domainNames", "only `egress` rules can have domain names"),
     (
         "protocols",
-        "`protocols` stands beside `from` or `to`, not inside a peer",
+        "write `protocols` beside `from` or `to`, not inside a peer",
     ),
 ];
 const PRUNED_INGRESS_PEER: Fields = Fields::strict(&["namespaces", "pods"]);
@@ -208,7 +211,7 @@ fn peer<'a>(
     direction: Direction,
     channels: &mut Channels,
 ) -> Readable<ClusterPeer<'a>> {
-    // No CRD of upstream has `all`, so that an API server with those drops it (D57, D128).
+    // No upstream CRD has `all`: an API server with those CRDs drops it (D57, D128).
     let (fields, names): (_, &[&str]) = match (direction, d.as_pruned()) {
         (Direction::Ingress, true) => (PRUNED_INGRESS_PEER, &["namespaces", "pods"]),
         (Direction::Ingress, false) => (INGRESS_PEER, &["namespaces", "pods", "all"]),
@@ -229,7 +232,7 @@ fn peer<'a>(
         ),
     };
     let mut peer = Err(Unreadable);
-    let fielded = d.object(at, fields, |d, name, at| {
+    let found_fields = d.object(at, fields, |d, name, at| {
         let anchor = d.anchor();
         peer = match name {
             "namespaces" => {
@@ -240,28 +243,32 @@ fn peer<'a>(
             ),
             "networks" => networks(d, at).map(ClusterPeer::Networks),
             "nodes" => {
-                channels.say(d, at, anchor, "nodes", "the standard channel has no `nodes`: its CRD would refuse this peer");
+                channels.report_once(d, at, anchor, "nodes", "the standard channel has no `nodes`: its CRD would reject this peer");
                 selector(d, at).map(ClusterPeer::Nodes)
             }
             "domainNames" => {
-                channels.say(d, at, anchor, "domainNames", "the standard channel has no `domainNames`: its CRD would refuse this peer");
+                channels.report_once(d, at, anchor, "domainNames", "the standard channel has no `domainNames`: its CRD would reject this peer");
                 domain_names(d, at).map(ClusterPeer::DomainNames)
             }
             _ => {
-                channels.say(d, at, anchor, "all", "only the palisade channel has `all`: the CRDs of the other channels would refuse this peer");
+                channels.report_once(d, at, anchor, "all", "only the palisade channel has `all`: the CRDs of the other channels would reject this peer");
                 all(d, at)
             }
         };
     })?;
-    d.one_of(at, &fielded, names, Code::OneOf, ONE_PEER)?;
-    if fielded.sound { peer } else { Err(Unreadable) }
+    d.one_of(at, &found_fields, names, Code::OneOf, ONE_PEER)?;
+    if found_fields.sound {
+        peer
+    } else {
+        Err(Unreadable)
+    }
 }
 
 /// Reads `all: {}`, which must be empty (D57).
 fn all<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<ClusterPeer<'a>> {
     d.hint_type("write `all: {}`");
-    let fielded = d.object(at, Fields::strict(&[]), |d, _, _| d.skip())?;
-    if fielded.sound {
+    let found_fields = d.object(at, Fields::strict(&[]), |d, _, _| d.skip())?;
+    if found_fields.sound {
         Ok(ClusterPeer::All)
     } else {
         Err(Unreadable)
@@ -295,7 +302,7 @@ const PROTOCOL: Fields = Fields::strict(&["tcp", "udp", "sctp", "destinationName
 /// Reads an element of `protocols`.
 fn protocol_element<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PortMatch<'a>> {
     let mut element = Err(Unreadable);
-    let fielded = d.object(at, PROTOCOL, |d, name, at| {
+    let found_fields = d.object(at, PROTOCOL, |d, name, at| {
         element = match name {
             "tcp" => protocol_ports(d, at, Protocol::Tcp),
             "udp" => protocol_ports(d, at, Protocol::Udp),
@@ -305,7 +312,7 @@ fn protocol_element<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PortMat
     })?;
     d.one_of(
         at,
-        &fielded,
+        &found_fields,
         &["tcp", "udp", "sctp", "destinationNamedPort"],
         Code::OneOf,
         OneOfHelp {
@@ -313,7 +320,7 @@ fn protocol_element<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PortMat
             several: "write one protocol per entry, each with its own `- `",
         },
     )?;
-    if fielded.sound {
+    if found_fields.sound {
         element
     } else {
         Err(Unreadable)
@@ -332,18 +339,18 @@ fn protocol_ports<'a>(
     protocol: Protocol,
 ) -> Readable<PortMatch<'a>> {
     let mut range = Err(Unreadable);
-    let fielded = d.object(at, PORTS, |d, _, at| range = destination_port(d, at))?;
-    if !fielded.has("destinationPort") && fielded.sound {
-        // The schema refuses it; read as written it means every port of the protocol (D50).
+    let found_fields = d.object(at, PORTS, |d, _, at| range = destination_port(d, at))?;
+    if !found_fields.has("destinationPort") && found_fields.sound {
+        // The schema rejects it; as written it matches every port of the protocol (D50).
         d.require(
             at,
-            &fielded,
+            &found_fields,
             "destinationPort",
             "for every port write `destinationPort: {range: {start: 1, end: 65535}}`",
         );
         return Ok(PortMatch::Numbers(protocol, PortRange::ALL));
     }
-    if fielded.sound {
+    if found_fields.sound {
         range.map(|range| PortMatch::Numbers(protocol, range))
     } else {
         Err(Unreadable)
@@ -359,18 +366,18 @@ const DESTINATION_PORT: Fields = Fields::strict(&["number", "range"]).hints(&[
 fn destination_port(d: &mut Decode<'_, '_>, at: &At<'_>) -> Readable<PortRange> {
     d.hint_type("write `destinationPort: {number: 80}`");
     let mut ports = Err(Unreadable);
-    let fielded = d.object(at, DESTINATION_PORT, |d, name, at| {
+    let found_fields = d.object(at, DESTINATION_PORT, |d, name, at| {
         ports = match name {
             "number" => port_number(d, at).map(|(port, _)| PortRange::single(port)),
-            _ => range(d, at, SinglePort::Refused),
+            _ => range(d, at, SinglePort::Invalid),
         };
     })?;
     let help = OneOfHelp {
         none: "write `number: 80`, or `range: {start: 1, end: 2}`",
         several: "write two entries, one with `number` and one with `range`",
     };
-    d.one_of(at, &fielded, &["number", "range"], Code::OneOf, help)?;
-    if fielded.sound {
+    d.one_of(at, &found_fields, &["number", "range"], Code::OneOf, help)?;
+    if found_fields.sound {
         ports
     } else {
         Err(Unreadable)
@@ -382,14 +389,14 @@ const RANGE: Fields = Fields::strict(&["start", "end"]);
 fn range(d: &mut Decode<'_, '_>, at: &At<'_>, single: SinglePort) -> Readable<PortRange> {
     let mut start = Err(Unreadable);
     let mut end = Err(Unreadable);
-    let fielded = d.object(at, RANGE, |d, name, at| match name {
+    let found_fields = d.object(at, RANGE, |d, name, at| match name {
         "start" => start = port_number(d, at),
         _ => end = port_number(d, at),
     })?;
-    d.require(at, &fielded, "start", "");
-    d.require(at, &fielded, "end", "");
+    d.require(at, &found_fields, "start", "");
+    d.require(at, &found_fields, "end", "");
     let range = port_range(d, at, start?, end?, single)?;
-    if fielded.sound {
+    if found_fields.sound {
         Ok(range)
     } else {
         Err(Unreadable)

@@ -1,5 +1,5 @@
-//! What AdminNetworkPolicy, BaselineAdminNetworkPolicy and ClusterNetworkPolicy share: one model
-//! for all releases of `policy.networking.k8s.io`.
+//! The common part of AdminNetworkPolicy, BaselineAdminNetworkPolicy and ClusterNetworkPolicy: one
+//! model for all releases of `policy.networking.k8s.io`.
 
 use std::borrow::Cow;
 
@@ -20,11 +20,11 @@ use palisade_core::text::ticked;
 /// A cluster-wide policy of any release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterPolicy<'a> {
-    /// Where it stands. Unreadable: before the NetworkPolicies, failing closed (D19).
+    /// Its tier. Unreadable: before the NetworkPolicies, failing closed (D19).
     pub tier: Readable<Tier>,
     /// Its place in the tier; lower first. A BaselineAdminNetworkPolicy has none.
     pub priority: Option<Readable<i64>>,
-    /// The pods it is about. Unreadable: none (D20).
+    /// The pods it selects. Unreadable: none (D20).
     pub subject: Readable<Subject<'a>>,
     /// The rules for traffic to them, in order.
     pub ingress: Vec<ClusterRule<'a>>,
@@ -34,7 +34,7 @@ pub struct ClusterPolicy<'a> {
     pub(crate) early_shape: bool,
 }
 
-/// The pods that a cluster-wide policy is about, never those of the host network.
+/// The pods that a cluster-wide policy selects, never host-network pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject<'a> {
     /// In which namespaces.
@@ -46,9 +46,9 @@ pub struct Subject<'a> {
 /// A rule. If anything of it is unreadable or unsound, it fails closed as a whole (D16).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterRule<'a> {
-    /// The name that the user gave it.
+    /// The name in the object.
     pub name: Option<Cow<'a, str>>,
-    /// What it does. Unreadable: it denies what it matches (D18).
+    /// Its action. Unreadable: it denies what it matches (D18).
     pub action: Readable<Action>,
     /// The action as the object writes it.
     pub action_text: Option<Cow<'a, str>>,
@@ -56,13 +56,13 @@ pub struct ClusterRule<'a> {
     pub peers: Readable<Vec<Readable<ClusterPeer<'a>>>>,
     /// Any of these must match; `None`: no filter.
     pub ports: Option<Readable<Vec<Readable<PortMatch<'a>>>>>,
-    /// Whether everything about its shape was in order.
+    /// Whether its shape is valid.
     pub sound: bool,
-    /// Where the rule stands.
+    /// Where the rule is.
     pub span: Span,
 }
 
-/// The other end of the traffic.
+/// A peer of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterPeer<'a> {
     /// All pods of some namespaces.
@@ -75,11 +75,11 @@ pub enum ClusterPeer<'a> {
     Nodes(Selector<'a>),
     /// The addresses that these names resolve to.
     DomainNames(Vec<DomainPattern>),
-    /// Everything that has an address.
+    /// Every address.
     All,
 }
 
-/// A set of namespaces, possibly as seen from the subject's own.
+/// A set of namespaces, possibly relative to the subject's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespaceSet<'a> {
     /// By their labels.
@@ -95,7 +95,7 @@ pub enum NamespaceSet<'a> {
 }
 
 impl<'a> ClusterRule<'a> {
-    /// A rule of which nothing has been read yet.
+    /// An unread rule.
     pub(crate) fn unread(span: Span) -> ClusterRule<'a> {
         ClusterRule {
             name: None,
@@ -114,8 +114,8 @@ impl<'a> ClusterRule<'a> {
         self.name.is_some()
     }
 
-    /// Reads `action`, by the words of its release. A word that is not known leaves the match as it
-    /// is (D18); whether it was a word at all.
+    /// Reads `action` by the values of its release; returns whether it was a string. An unknown
+    /// value leaves the match as it is (D18).
     pub(crate) fn read_action(
         &mut self,
         d: &mut Decode<'a, '_>,
@@ -132,7 +132,7 @@ impl<'a> ClusterRule<'a> {
 }
 
 impl ClusterPeer<'_> {
-    /// The field of a peer that goes by address, which not everything can stand beside.
+    /// The field of a peer that matches by address; some fields cannot be combined with it.
     fn address_field(&self) -> Option<&'static str> {
         match self {
             ClusterPeer::Namespaces(_) | ClusterPeer::Pods(..) => None,
@@ -150,14 +150,14 @@ pub(crate) const ONE_PEER: OneOfHelp = OneOfHelp {
     several: "write several peers, each with its own `- `",
 };
 
-/// What was seen in a rule that only the rule as a whole can judge.
+/// Parts of a rule that are checked together when the whole rule was read.
 #[derive(Debug, Default)]
 pub(crate) struct RuleNotes {
-    /// The first port that goes by name alone.
+    /// The first port by name alone.
     named_port: Option<Span>,
-    /// The first peer that goes by address.
+    /// The first peer by address.
     pub(crate) by_address: Option<(Span, &'static str)>,
-    /// The first peer that goes by domain name.
+    /// The first peer by domain name.
     domains: Option<(Span, Option<String>)>,
 }
 
@@ -196,29 +196,29 @@ impl RuleNotes {
             Code::DomainAction,
             (path, span),
             ("in this rule", rule.span),
-            format!("`domainNames` can only stand in a rule whose action is `{accept}`"),
-            "deny the addresses by `networks`, and accept the names in an earlier rule",
+            format!("`domainNames` is only allowed in a rule whose action is `{accept}`"),
+            "deny the addresses with `networks`, and accept the names in an earlier rule",
         );
     }
 
-    /// A port by name beside a peer by address: where it stands, and what to say of it (D52).
+    /// A port by name beside a peer by address: its place and the message (D52).
     pub(crate) fn named_port_by_address(&self, port_field: &str) -> Option<(Span, String)> {
         let (_, field) = self.by_address?;
         let message = format!(
-            "`{port_field}` beside `{field}` is refused by the experimental channel; elsewhere it matches only addresses of pods"
+            "`{port_field}` beside `{field}` is rejected by the experimental channel; elsewhere it matches only addresses of pods"
         );
         self.named_port.map(|span| (span, message))
     }
 }
 
-/// What was already said of the release channels: once an object is enough.
+/// Which problems with release channels were reported: each once per object.
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     reported: Vec<&'static str>,
 }
 
 impl Channels {
-    /// Says of a peer field that the standard channel does not have it.
+    /// Reports a peer field that the standard channel does not have.
     pub(crate) fn not_in_standard(
         &mut self,
         d: &mut Decode<'_, '_>,
@@ -226,13 +226,13 @@ impl Channels {
         field: &'static str,
     ) {
         let message =
-            format!("the standard channel has no `{field}`: its CRD would refuse this peer");
+            format!("the standard channel has no `{field}`: its CRD would reject this peer");
         let span = d.anchor();
-        self.say(d, at, span, field, &message);
+        self.report_once(d, at, span, field, &message);
     }
 
-    /// Says it once an object.
-    pub(crate) fn say(
+    /// Reports it once per object.
+    pub(crate) fn report_once(
         &mut self,
         d: &mut Decode<'_, '_>,
         at: &At<'_>,
@@ -257,17 +257,17 @@ impl Channels {
 pub(crate) const SUBJECT: Fields = Fields::strict(&["namespaces", "pods"]).hints(&[
     (
         "namespaceSelector",
-        "a subject selects namespaces by `namespaces`, which is the selector itself",
+        "in a subject, `namespaces` is the selector itself",
     ),
     (
         "podSelector",
-        "a subject selects pods by `pods: {namespaceSelector: ..., podSelector: ...}`",
+        "write `pods: {namespaceSelector: ..., podSelector: ...}`",
     ),
     ("matchLabels", "indent it under `namespaces`"),
     ("matchExpressions", "indent it under `namespaces`"),
 ]);
 
-/// Whether `namespaceSelector` may be left out beside `podSelector`.
+/// Whether `namespaceSelector` is optional beside `podSelector`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NamespaceSelector {
     Required,
@@ -288,7 +288,7 @@ pub(crate) fn subject<'a>(
             Code::InvalidSubject,
             at,
             anchor,
-            "the subject cannot be read, so the policy would select no pods",
+            "the subject is unreadable; the policy would select no pods",
             "correct the problem inside it",
         );
     }
@@ -302,7 +302,7 @@ fn subject_fields<'a>(
 ) -> Readable<Subject<'a>> {
     let mut namespaces = None;
     let mut pods = None;
-    let fielded = d.object(at, SUBJECT, |d, name, at| match name {
+    let found_fields = d.object(at, SUBJECT, |d, name, at| match name {
         "namespaces" => namespaces = Some(selector(d, at)),
         _ => pods = Some(namespaced_pods(d, at, rule)),
     })?;
@@ -312,7 +312,7 @@ fn subject_fields<'a>(
     };
     d.one_of(
         at,
-        &fielded,
+        &found_fields,
         &["namespaces", "pods"],
         Code::InvalidSubject,
         help,
@@ -331,7 +331,7 @@ fn subject_fields<'a>(
         }
         (None, None) => return Err(Unreadable),
     };
-    if fielded.sound {
+    if found_fields.sound {
         Ok(subject)
     } else {
         Err(Unreadable)
@@ -344,7 +344,7 @@ pub(crate) fn missing_subject(d: &mut Decode<'_, '_>, at: &At<'_>, span: Span) {
         Code::InvalidSubject,
         &at.field("subject"),
         span,
-        "the policy has no `subject`, so it would select no pods",
+        "the policy has no `subject`; it would select no pods",
         "add `subject`; `subject: {namespaces: {}}` selects every pod of the cluster",
     );
 }
@@ -352,7 +352,7 @@ pub(crate) fn missing_subject(d: &mut Decode<'_, '_>, at: &At<'_>, span: Span) {
 const NAMESPACED_PODS: Fields = Fields::strict(&["namespaceSelector", "podSelector"]).hints(&[
     (
         "namespaces",
-        "in this release pods are selected by `namespaceSelector` and `podSelector`",
+        "write `namespaceSelector` and `podSelector` in this release",
     ),
     ("matchLabels", "indent it under `podSelector`"),
 ]);
@@ -365,13 +365,13 @@ pub(crate) fn namespaced_pods<'a>(
 ) -> Readable<(Selector<'a>, Selector<'a>)> {
     let mut namespaces = None;
     let mut pods = None;
-    let fielded = d.object(at, NAMESPACED_PODS, |d, name, at| match name {
+    let found_fields = d.object(at, NAMESPACED_PODS, |d, name, at| match name {
         "namespaceSelector" => namespaces = Some(selector(d, at)),
         _ => pods = Some(selector(d, at)),
     })?;
     d.require(
         at,
-        &fielded,
+        &found_fields,
         "podSelector",
         "for all pods write `podSelector: {}`",
     );
@@ -381,7 +381,7 @@ pub(crate) fn namespaced_pods<'a>(
     if rule == NamespaceSelector::Required {
         d.require(
             at,
-            &fielded,
+            &found_fields,
             "namespaceSelector",
             "for all namespaces write `namespaceSelector: {}`",
         );
@@ -392,7 +392,7 @@ pub(crate) fn namespaced_pods<'a>(
         (None, NamespaceSelector::Required) => return Err(Unreadable),
     };
     let pods = pods.unwrap_or(Err(Unreadable))?;
-    if fielded.sound {
+    if found_fields.sound {
         Ok((namespaces, pods))
     } else {
         Err(Unreadable)
@@ -429,7 +429,7 @@ pub(crate) fn networks(d: &mut Decode<'_, '_>, at: &At<'_>) -> Readable<Vec<Cidr
         let text = written(d, span);
         let read = cidr(d, at, CidrRule::Strict);
         if read.is_ok() {
-            no_repeat(d, at, span, &mut seen, text);
+            report_duplicate(d, at, span, &mut seen, text);
         }
         read
     })?;
@@ -443,7 +443,7 @@ pub(crate) fn domain_names(d: &mut Decode<'_, '_>, at: &At<'_>) -> Readable<Vec<
     let entries = d.list(at, 1..=25, |d, at| {
         let text = d.string(at)?;
         let pattern = domain(d, at, &text)?;
-        no_repeat(d, at, text.span, &mut seen, text.value.into_owned());
+        report_duplicate(d, at, text.span, &mut seen, text.value.into_owned());
         Ok(pattern)
     })?;
     entries.into_iter().collect()
@@ -458,7 +458,7 @@ fn domain(d: &mut Decode<'_, '_>, at: &At<'_>, text: &Text<'_>) -> Readable<Doma
                     at,
                     text.span,
                     format!(
-                        "the API admits {}, though it is hardly the name of a host",
+                        "the API accepts {}, which is hardly a host name",
                         ticked(&text.value)
                     ),
                     "write a host name; for addresses use `networks`",
@@ -480,7 +480,7 @@ fn domain(d: &mut Decode<'_, '_>, at: &At<'_>, text: &Text<'_>) -> Readable<Doma
 }
 
 /// Lists with set semantics compare the texts.
-fn no_repeat(
+fn report_duplicate(
     d: &mut Decode<'_, '_>,
     at: &At<'_>,
     span: Span,
@@ -492,7 +492,7 @@ fn no_repeat(
             Code::DuplicateItem,
             at,
             span,
-            format!("{} stands twice in this list", ticked(&text)),
+            format!("duplicate entry {}", ticked(&text)),
             "remove one of them",
         );
     }
@@ -520,35 +520,36 @@ pub(crate) enum Conditions {
     Optional,
 }
 
-/// Conditions of one type that stand twice: where.
+/// The places of duplicate conditions of one type.
 pub(crate) type RepeatedConditions = Vec<(Option<String>, Span)>;
 
-/// Reads `status`, which only has to be well formed. Whether a type may stand twice depends on the
-/// release, which the status does not tell.
+/// Reads `status`, which only has to be well formed. Whether a type may occur twice depends on the
+/// release, which the status does not show.
 pub(crate) fn status(
     d: &mut Decode<'_, '_>,
     at: &At<'_>,
     conditions: Conditions,
 ) -> RepeatedConditions {
     let mut repeated = Vec::new();
-    let fielded = d.object(at, STATUS, |d, _, at| {
+    let found_fields = d.object(at, STATUS, |d, _, at| {
         let mut types: Vec<String> = Vec::new();
         drop(d.list(at, 0..=usize::MAX, |d, at| {
             condition(d, at, &mut types, &mut repeated);
         }));
     });
-    // Programs in Go write the zero value as null, and an API server drops what a client says here.
-    if let Ok(fielded) = fielded
-        && !fielded.is_null("conditions")
+    // Programs in Go write the zero value as null, and an API server drops what a client writes
+    // here.
+    if let Ok(found_fields) = found_fields
+        && !found_fields.is_null("conditions")
         && conditions == Conditions::Required
     {
-        let help = "write `conditions: []`, or leave out `status`";
-        d.require(at, &fielded, "conditions", help);
+        let help = "write `conditions: []`, or remove `status`";
+        d.require(at, &found_fields, "conditions", help);
     }
     repeated
 }
 
-/// Reports conditions that stand twice.
+/// Reports duplicate conditions.
 pub(crate) fn report_repeated(d: &mut Decode<'_, '_>, repeated: RepeatedConditions) {
     for (path, span) in repeated {
         let message = format!(
@@ -572,7 +573,7 @@ fn condition(
     repeated: &mut RepeatedConditions,
 ) {
     const STATUSES: [(&str, ()); 3] = [("True", ()), ("False", ()), ("Unknown", ())];
-    let Ok(fielded) = d.object(at, CONDITION, |d, name, at| match name {
+    let Ok(found_fields) = d.object(at, CONDITION, |d, name, at| match name {
         "type" => {
             if let Ok(text) = d.string(at) {
                 let name = text.value.into_owned();
@@ -589,6 +590,6 @@ fn condition(
         return;
     };
     for name in ["type", "status", "reason", "message", "lastTransitionTime"] {
-        d.require(at, &fielded, name, "");
+        d.require(at, &found_fields, name, "");
     }
 }

@@ -16,16 +16,16 @@ use crate::selector::{Selector, selector};
 /// Either of the two kinds; a DefaultNetworkPolicy's rules have no action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy2021<'a> {
-    /// The pods it is about. Unreadable: none (D64).
+    /// The pods it selects. Unreadable: none (D64).
     pub applied_to: Readable<AppliedTo<'a>>,
-    /// Rules for traffic to them; `None`: the key is absent, which a default policy's isolation
-    /// depends on (D63).
+    /// Rules for traffic to them; `None`: the key is absent. The isolation of a default policy
+    /// depends on it (D63).
     pub ingress: Option<Vec<Rule2021<'a>>>,
     /// Rules for traffic from them.
     pub egress: Option<Vec<Rule2021<'a>>>,
 }
 
-/// The pods that an early policy is about.
+/// The pods that an early policy selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppliedTo<'a> {
     /// In which namespaces.
@@ -47,7 +47,7 @@ pub struct Rule2021<'a> {
     pub ports: Readable<Vec<Readable<PortMatch<'a>>>>,
     /// Whether every key of the rule was known.
     pub sound: bool,
-    /// Where the rule stands.
+    /// Where the rule is.
     pub span: Span,
 }
 
@@ -72,9 +72,9 @@ pub enum Namespaces2021<'a> {
     Own,
     /// Those selected, less those that any exception selects.
     Selected {
-        /// Which.
+        /// Its selector.
         selector: Selector<'a>,
-        /// And which of them not.
+        /// The exceptions.
         except: Vec<Selector<'a>>,
     },
 }
@@ -87,9 +87,9 @@ pub(crate) enum Kind2021 {
 }
 
 const SPEC: Fields = Fields::strict(&["appliedTo", "ingress", "egress"]).hints(&[
-    ("subject", "in this generation the pods are selected by `appliedTo`"),
-    ("tier", "this generation has no tiers; with tiers write `apiVersion: policy.networking.k8s.io/v1alpha2`"),
-    ("priority", "this generation has no priorities: Deny goes before Allow"),
+    ("subject", "in the 2021 API, select the pods with `appliedTo`"),
+    ("tier", "the 2021 API has no tiers; for tiers write `apiVersion: policy.networking.k8s.io/v1alpha2`"),
+    ("priority", "the 2021 API has no priorities: Deny is evaluated before Allow"),
 ]);
 
 /// Reads `spec`.
@@ -103,17 +103,17 @@ pub(crate) fn spec<'a>(
         ingress: None,
         egress: None,
     };
-    let fielded = d.object(at, SPEC, |d, name, at| match name {
-        "appliedTo" => policy.applied_to = d.sheltered(|d| applied_to(d, at)),
+    let found_fields = d.object(at, SPEC, |d, name, at| match name {
+        "appliedTo" => policy.applied_to = d.independent(|d| applied_to(d, at)),
         "ingress" => policy.ingress = Some(rules(d, at, kind, Direction::Ingress)),
         _ => policy.egress = Some(rules(d, at, kind, Direction::Egress)),
     })?;
-    if !fielded.has("appliedTo") {
+    if !found_fields.has("appliedTo") {
         d.report(
             Code::InvalidSubject,
             &at.field("appliedTo"),
-            fielded.anchor,
-            "the policy has no `appliedTo`, so it would select no pods",
+            found_fields.anchor,
+            "the policy has no `appliedTo`; it would select no pods",
             "add `appliedTo`; `appliedTo: {namespaceSelector: {}}` selects every pod of the cluster",
         );
     }
@@ -130,25 +130,25 @@ fn applied_to<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<AppliedTo<'a>
     let mark = d.mark();
     let mut namespaces = None;
     let mut pods = None;
-    let fielded = d.object(at, APPLIED_TO, |d, name, at| match name {
+    let found_fields = d.object(at, APPLIED_TO, |d, name, at| match name {
         "namespaceSelector" => namespaces = Some(selector(d, at)),
         _ => pods = Some(selector(d, at)),
     });
-    let read = match (&fielded, namespaces) {
-        (Ok(fielded), Some(Ok(namespaces))) if fielded.sound => {
+    let read = match (&found_fields, namespaces) {
+        (Ok(found_fields), Some(Ok(namespaces))) if found_fields.sound => {
             pods.transpose().map(|pods| AppliedTo { namespaces, pods })
         }
         _ => Err(Unreadable),
     };
     if read.is_err() {
-        let missing = matches!(&fielded, Ok(fielded) if !fielded.has("namespaceSelector"));
+        let missing =
+            matches!(&found_fields, Ok(found_fields) if !found_fields.has("namespaceSelector"));
         if missing {
-            let message =
-                "`appliedTo` has no `namespaceSelector`, so the policy would select no pods";
+            let message = "`appliedTo` has no `namespaceSelector`; the policy would select no pods";
             let help = "for all namespaces write `namespaceSelector: {}`";
             d.report(Code::InvalidSubject, at, anchor, message, help);
         } else if d.errors_since(mark) {
-            let message = "`appliedTo` cannot be read, so the policy would select no pods";
+            let message = "`appliedTo` is unreadable; the policy would select no pods";
             d.report(
                 Code::InvalidSubject,
                 at,
@@ -168,29 +168,29 @@ fn rules<'a>(
     direction: Direction,
 ) -> Vec<Rule2021<'a>> {
     d.list(at, 0..=usize::MAX, |d, at| {
-        d.sheltered(|d| rule(d, at, kind, direction))
+        d.independent(|d| rule(d, at, kind, direction))
     })
     .unwrap_or_default()
 }
 
 const RULE_HINTS: &[(&str, &str)] = &[
-    ("from", "rules under `egress` name their peers in `to`"),
-    ("to", "rules under `ingress` name their peers in `from`"),
+    ("from", "in `egress` rules, write the peers in `to`"),
+    ("to", "in `ingress` rules, write the peers in `from`"),
     (
         "onlyFrom",
-        "`onlyFrom` belongs to `ingress` rules of a DefaultNetworkPolicy",
+        "only `ingress` rules of a DefaultNetworkPolicy have `onlyFrom`",
     ),
     (
         "onlyTo",
-        "`onlyTo` belongs to `egress` rules of a DefaultNetworkPolicy",
+        "only `egress` rules of a DefaultNetworkPolicy have `onlyTo`",
     ),
 ];
 const DEFAULT_RULE_HINTS: &[(&str, &str)] = &[
-    ("from", "a DefaultNetworkPolicy writes `onlyFrom`"),
-    ("to", "a DefaultNetworkPolicy writes `onlyTo`"),
+    ("from", "in a DefaultNetworkPolicy the field is `onlyFrom`"),
+    ("to", "in a DefaultNetworkPolicy the field is `onlyTo`"),
     (
         "action",
-        "a DefaultNetworkPolicy only allows: it has no action",
+        "a DefaultNetworkPolicy only allows; remove the action",
     ),
 ];
 const INGRESS_RULE: Fields = Fields::strict(&["action", "from", "ports"]).hints(RULE_HINTS);
@@ -201,8 +201,8 @@ const DEFAULT_EGRESS_RULE: Fields = Fields::strict(&["onlyTo", "ports"]).hints(D
 
 const ACTIONS: [(&str, Action); 2] = [("Allow", Action::Accept), ("Deny", Action::Deny)];
 const ACTION_HINTS: [(&str, &str); 2] = [
-    ("Accept", "in this generation the word is `Allow`"),
-    ("Pass", "this generation has only `Allow` and `Deny`"),
+    ("Accept", "in the 2021 API the action is `Allow`"),
+    ("Pass", "the 2021 API has only `Allow` and `Deny`"),
 ];
 
 fn rule<'a>(
@@ -226,9 +226,9 @@ fn rule<'a>(
         span: d.span(),
     };
     let mut readable = true;
-    let fielded = d.object(at, fields, |d, name, at| match name {
+    let found_fields = d.object(at, fields, |d, name, at| match name {
         "action" => {
-            // A word that is not known leaves the match as it is (D18); another type does not.
+            // An unknown value leaves the match as it is (D18); another type does not.
             readable &= d.shape() == ValueShape::Str;
             let span = d.span();
             rule.action = Some(d.word(at, &ACTIONS, &ACTION_HINTS).map(|(it, _)| it));
@@ -240,11 +240,11 @@ fn rule<'a>(
         }
         _ => rule.peers = d.list(at, 0..=usize::MAX, peer),
     });
-    match fielded {
-        Ok(fielded) => {
-            rule.sound = fielded.sound && readable;
+    match found_fields {
+        Ok(found_fields) => {
+            rule.sound = found_fields.sound && readable;
             if kind == Kind2021::Cluster {
-                d.require(at, &fielded, "action", "write `Allow` or `Deny`");
+                d.require(at, &found_fields, "action", "write `Allow` or `Deny`");
             }
         }
         Err(Unreadable) => rule.peers = Err(Unreadable),
@@ -265,12 +265,12 @@ fn peer<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Peer2021<'a>> {
     let mut pods = None;
     let mut spaces = None;
     let mut block = None;
-    let fielded = d.object(at, PEER, |d, name, at| match name {
+    let found_fields = d.object(at, PEER, |d, name, at| match name {
         "podSelector" => pods = Some(selector(d, at)),
         "namespaces" => spaces = Some(namespaces(d, at)),
         _ => block = Some(ip_block(d, at)),
     })?;
-    if !fielded.sound {
+    if !found_fields.sound {
         return Err(Unreadable);
     }
     match (block, pods, spaces) {
@@ -279,8 +279,8 @@ fn peer<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Peer2021<'a>> {
             d.report(
                 Code::OneOf,
                 at,
-                fielded.anchor,
-                "`ipBlock` cannot stand with a selector in one peer",
+                found_fields.anchor,
+                "`ipBlock` and a selector cannot be set in one peer",
                 "write two peers, each with its own `- `",
             );
             Err(Unreadable)
@@ -289,7 +289,7 @@ fn peer<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Peer2021<'a>> {
             d.report(
                 Code::OneOf,
                 at,
-                fielded.anchor,
+                found_fields.anchor,
                 "the peer is empty",
                 "set `podSelector`, `namespaces` or `ipBlock`; for every namespace write `namespaces: {selector: {}}`",
             );
@@ -307,9 +307,9 @@ fn peer<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Peer2021<'a>> {
                 d.report(
                     Code::PodSelectorEverywhere,
                     at,
-                    fielded.anchor,
-                    "the peer has no `namespaces`, so it means pods of all namespaces",
-                    "say which: `namespaces: {self: true}` for the subject's own, `namespaces: {selector: {}}` for all",
+                    found_fields.anchor,
+                    "the peer has no `namespaces`; it matches pods of all namespaces",
+                    "write `namespaces: {self: true}` for the subject's own namespace, `namespaces: {selector: {}}` for all",
                 );
             }
             Ok(peer)
@@ -326,38 +326,38 @@ fn namespaces<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Namespaces202
     let mut own = Ok(false);
     let mut selected = None;
     let mut except = Ok(Vec::new());
-    let fielded = d.object(at, NAMESPACES, |d, name, at| match name {
+    let found_fields = d.object(at, NAMESPACES, |d, name, at| match name {
         "self" => own = d.boolean(at),
         "selector" => selected = Some(selector(d, at)),
         _ => except = d.list(at, 0..=usize::MAX, selector),
     })?;
     let own = own?;
-    if own && (fielded.has("selector") || fielded.has("except")) {
+    if own && (found_fields.has("selector") || found_fields.has("except")) {
         d.report(
             Code::OneOf,
             at,
-            fielded.anchor,
-            "`self: true` cannot stand with `selector` or `except`",
+            found_fields.anchor,
+            "`self: true` cannot be set with `selector` or `except`",
             "write two peers, each with its own `- `",
         );
         return Err(Unreadable);
     }
-    if !fielded.sound {
+    if !found_fields.sound {
         return Err(Unreadable);
     }
     if own {
         return Ok(Namespaces2021::Own);
     }
     let Some(selected) = selected else {
-        let message = if fielded.has("except") {
-            "`except` needs a `selector` that it takes from"
+        let message = if found_fields.has("except") {
+            "`except` must be set with `selector`"
         } else {
             "`namespaces` selects nothing"
         };
         d.report(
             Code::OneOf,
             at,
-            fielded.anchor,
+            found_fields.anchor,
             message,
             "write `self: true` for the pod's own namespace, or `selector: {}` for all",
         );

@@ -1,8 +1,8 @@
 //! The tools that every decoder is written with: objects, lists, scalars, and their problems.
 //!
-//! A decoder reads and judges in one pass. What cannot be read is reported where it stands and
-//! comes back as [`Unreadable`], so that the caller decides what that means for the rule or the
-//! object around it; reading goes on.
+//! A decoder reads and validates in one pass. An unreadable part is reported at its place and
+//! returned as [`Unreadable`]: the caller decides what that means for the rule or the object around
+//! it, and reading goes on.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -18,15 +18,15 @@ use palisade_core::text::{is_one_edit, nearest, ticked};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Unreadable;
 
-/// A part of an object, or the knowledge that it could not be read.
+/// A part of an object, or [`Unreadable`].
 pub type Readable<T> = Result<T, Unreadable>;
 
-/// A text and where it stands.
+/// A text and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text<'a> {
     /// The text.
     pub value: Cow<'a, str>,
-    /// Where it stands.
+    /// Its place.
     pub span: Span,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Decode<'a, 'd> {
     problems: &'d mut Problems,
     /// The key of the value that is read next, or the value itself in a list.
     anchor: Span,
-    /// What to say if the next value has the wrong type.
+    /// The help if the next value has the wrong type.
     type_hint: Option<&'static str>,
     /// Whether unknown fields are dropped silently, as an API server does.
     as_pruned: bool,
@@ -91,7 +91,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         self.input.shape()
     }
 
-    /// Where the next value stands.
+    /// The place of the next value.
     pub(crate) fn span(&mut self) -> Span {
         self.input.span()
     }
@@ -137,7 +137,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         help: impl Into<String>,
     ) {
         let (mut code, mut message, mut help) = (code, message.into(), help.into());
-        // A value that is wrong because Helm has not been at it yet.
+        // A value that is wrong because Helm has not rendered it.
         if code.severity() == Severity::Error && template_start(self.written(span)).is_some() {
             code = Code::HelmTemplate;
             message = "this value is a template that has not been rendered".to_owned();
@@ -146,7 +146,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         self.push(code, at.text(), span, message, help, None);
     }
 
-    /// Reports something about a place that was read before, with another place beside it.
+    /// Reports a problem at a place that was read before, with a related place.
     pub(crate) fn report_two(
         &mut self,
         code: Code,
@@ -163,7 +163,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         self.push(code, path, span, message.into(), help.into(), Some(related));
     }
 
-    /// Reports something about a place that was read before.
+    /// Reports a problem at a place that was read before.
     pub(crate) fn report_late(
         &mut self,
         code: Code,
@@ -196,7 +196,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         });
     }
 
-    /// Says what to do if the value that is read next has the wrong type.
+    /// Sets the help for the case that the next value has the wrong type.
     pub(crate) fn hint_type(&mut self, hint: &'static str) {
         self.type_hint = Some(hint);
     }
@@ -215,7 +215,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         self.type_hint = None;
         self.input.enter();
         let mut seen = 0u64;
-        let mut fielded = ObjectFields {
+        let mut object = ObjectFields {
             anchor,
             sound: true,
             pruned: false,
@@ -232,7 +232,7 @@ impl<'a, 'd> Decode<'a, 'd> {
                 .find(|(_, name)| **name == key);
             let Some((position, name)) = found else {
                 if !fields.open || misspelt(&key, fields.names) {
-                    self.unknown_field(at, &key, span, &mut fielded);
+                    self.unknown_field(at, &key, span, &mut object);
                 }
                 self.input.skip();
                 continue;
@@ -245,14 +245,14 @@ impl<'a, 'd> Decode<'a, 'd> {
             seen |= bit;
             if self.input.shape() == ValueShape::Null {
                 self.input.skip();
-                fielded.null |= bit;
+                object.null |= bit;
                 continue;
             }
-            fielded.present |= bit;
+            object.present |= bit;
             self.anchor = span;
             each(self, name, &at.field(name));
         }
-        Ok(fielded)
+        Ok(object)
     }
 
     /// Reads a mapping with keys of the user's choice, such as labels.
@@ -285,41 +285,39 @@ impl<'a, 'd> Decode<'a, 'd> {
         Ok(())
     }
 
-    /// JSON only: the reader of YAML has refused the document before.
+    /// JSON only: the YAML reader has already rejected the document.
     fn duplicate_key(&mut self, at: &At<'_>, key: &str, span: Span) {
         self.report(
             Code::DuplicateKey,
             &at.field(key),
             span,
-            format!("the key {} stands twice in this mapping", ticked(key)),
-            "join the two, or remove one",
+            format!("duplicate key {}", ticked(key)),
+            "merge the two, or remove one",
         );
         self.input.skip();
     }
 
-    fn unknown_field(&mut self, at: &At<'_>, key: &str, span: Span, fielded: &mut ObjectFields) {
+    fn unknown_field(&mut self, at: &At<'_>, key: &str, span: Span, object: &mut ObjectFields) {
         if self.as_pruned {
-            fielded.pruned = true;
+            object.pruned = true;
             return;
         }
-        fielded.sound = false;
-        let names = fielded.fields.names;
-        let hint = fielded.fields.hints.iter().find(|(wrong, _)| *wrong == key);
+        object.sound = false;
+        let names = object.fields.names;
+        let hint = object.fields.hints.iter().find(|(wrong, _)| *wrong == key);
         let help = match (hint, nearest(key, names)) {
             (Some((_, hint)), _) => (*hint).to_owned(),
             (None, Some(name)) => format!("did you mean `{name}`?"),
             (None, None) if names.is_empty() => "it must be empty: `{}`".to_owned(),
-            (None, None) if !fielded.fields.fallback.is_empty() => {
-                fielded.fields.fallback.to_owned()
-            }
+            (None, None) if !object.fields.fallback.is_empty() => object.fields.fallback.to_owned(),
             (None, None) => format!("the fields are {}", listed(names)),
         };
-        fielded.advice.push_str(&help);
+        object.advice.push_str(&help);
         self.report(
             Code::UnknownField,
             &at.field(key),
             span,
-            format!("the field {} does not exist here", ticked(key)),
+            format!("unknown field {}", ticked(key)),
             help,
         );
     }
@@ -446,25 +444,25 @@ impl<'a, 'd> Decode<'a, 'd> {
     }
 
     /// Reads a part that fails on its own: a wrong type in it is not one of the object (D123).
-    pub(crate) fn sheltered<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> T {
+    pub(crate) fn independent<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> T {
         self.shelters += 1;
         let value = read(self);
         self.shelters -= 1;
         value
     }
 
-    /// That the object cannot be taken for what it says.
+    /// Marks the object as misread: its fields cannot be trusted.
     pub(crate) fn misread(&mut self) {
         self.misread = true;
     }
 
-    /// Whether a value had the wrong type outside the parts that fail on their own, so that the
-    /// object cannot be taken for what it says (D123).
+    /// Whether a value had the wrong type outside the parts that fail on their own: the object's
+    /// fields cannot be trusted (D123).
     pub(crate) fn is_misread(&self) -> bool {
         self.misread
     }
 
-    /// Reports the next value as one of the wrong type, and passes over it.
+    /// Reports that the next value has the wrong type, and skips it.
     pub(crate) fn wrong_type(&mut self, at: &At<'_>, expected: &str) -> Unreadable {
         let shape = self.input.shape();
         self.misread |= self.shelters == 0;
@@ -509,7 +507,7 @@ impl<'a, 'd> Decode<'a, 'd> {
             }
             None => String::new(),
         };
-        // The first key was looked for by reading: only what is left has to be passed over.
+        // The search for the first key has read part of the mapping: only the rest is skipped.
         if !(expected == "a list" && shape == ValueShape::Map && hint.is_none()) {
             self.input.skip();
         }
@@ -522,7 +520,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         };
         let message = format!("expected {expected}, found {found}");
         if matches!(shape, ValueShape::Map | ValueShape::Seq) {
-            // The span is only its first token: what that holds says nothing of the whole.
+            // The span is only its first token, which does not show the whole value.
             self.push(Code::WrongType, at.text(), span, message, help, None);
         } else {
             self.report(Code::WrongType, at, span, message, help);
@@ -530,7 +528,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         Unreadable
     }
 
-    /// Reads over a mapping and returns its first key.
+    /// Skips a mapping and returns its first key.
     fn first_key(&mut self) -> Option<Cow<'a, str>> {
         let mut first = None;
         self.input.enter();
@@ -541,15 +539,15 @@ impl<'a, 'd> Decode<'a, 'd> {
         first
     }
 
-    /// Reports a required field unless it is there, or advice on another key named it.
-    pub(crate) fn require(&mut self, at: &At<'_>, fielded: &ObjectFields, name: &str, help: &str) {
-        if fielded.has(name) || fielded.advises(name) {
+    /// Reports a missing required field, unless the help for another key named it.
+    pub(crate) fn require(&mut self, at: &At<'_>, object: &ObjectFields, name: &str, help: &str) {
+        if object.has(name) || object.advises(name) {
             return;
         }
         self.report(
             Code::Required,
             &at.field(name),
-            fielded.anchor,
+            object.anchor,
             format!("the required field `{name}` is missing"),
             help,
         );
@@ -559,16 +557,16 @@ impl<'a, 'd> Decode<'a, 'd> {
     pub(crate) fn one_of(
         &mut self,
         at: &At<'_>,
-        fielded: &ObjectFields,
+        object: &ObjectFields,
         names: &[&str],
         code: Code,
         OneOfHelp { none, several }: OneOfHelp,
     ) -> Readable<()> {
-        let count = fielded.count(names);
+        let count = object.count(names);
         if count == 1 {
             return Ok(());
         }
-        let advised = count == 0 && names.iter().any(|name| fielded.advises(name));
+        let advised = count == 0 && names.iter().any(|name| object.advises(name));
         if !advised || code == Code::InvalidSubject {
             let (found, help) = match count {
                 0 => ("none".to_owned(), none),
@@ -577,7 +575,7 @@ impl<'a, 'd> Decode<'a, 'd> {
             self.report(
                 code,
                 at,
-                fielded.anchor,
+                object.anchor,
                 format!(
                     "exactly one of {} must be set, found {found}",
                     listed(names)
@@ -599,7 +597,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == text.value) {
             return Ok((*value, text.span));
         }
-        // The zero value is taken, not advised.
+        // The zero value is accepted, not suggested.
         let names = words.iter().map(|(word, _)| *word);
         let names: Vec<&str> = names.filter(|word| !word.is_empty()).collect();
         let help = match hints.iter().find(|(wrong, _)| *wrong == text.value) {
@@ -613,18 +611,15 @@ impl<'a, 'd> Decode<'a, 'd> {
             Code::UnknownValue,
             at,
             text.span,
-            format!(
-                "{} is not a value that this field can have",
-                ticked(&text.value)
-            ),
+            format!("{} is not a value of this field", ticked(&text.value)),
             help,
         );
         Err(Unreadable)
     }
 }
 
-/// Whether a key of an object with other fields is surely one of those that we read, misspelt: it
-/// would change what policies see without a word. `hostIPs` is a field of its own.
+/// Whether a key of an object with other fields is surely a misspelling of one that we read: it
+/// would silently change what policies see. `hostIPs` is a field of its own.
 fn misspelt(key: &str, names: &[&str]) -> bool {
     let near = |name: &&str| key.eq_ignore_ascii_case(name) || is_one_edit(key, name);
     key != "hostIPs" && key.len() >= 5 && names.iter().any(near)

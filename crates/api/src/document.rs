@@ -2,16 +2,16 @@
 
 use crate::decode::Decode;
 use crate::input::{Input, Scalar, ValueShape};
-use crate::kind::{RecognizedKind, is_list_kind, recognise};
+use crate::kind::{Kind, RecognizedKind, WrongKind, is_list_kind, recognize_kind};
 use crate::manifest::{RENDER_HELP, SourcePart};
 use crate::object::{Object, ObjectSpec, object};
-use crate::problem::{Code, Related, Span};
+use crate::problem::{Code, ProblemMark, Related, Span};
 use crate::reader::Reader;
 use crate::type_meta::{Found, List, TypeMeta};
 
 impl<'a> Reader<'a> {
-    /// Reads the items of a list that no flaw stands in; the flaws are sorted. Of another document
-    /// nothing is left to read.
+    /// Reads the items of a list that have no flaw; the flaws are sorted. Nothing is left to read
+    /// in another document.
     pub(crate) fn unflawed_items<I: Input<'a> + Clone + Send + Sync>(
         &self,
         input: &mut I,
@@ -73,12 +73,12 @@ impl<'a> Reader<'a> {
         let before = part.problems.mark();
         self.single(input, meta, list, part);
         if input.is_broken() {
-            // What a broken document says of itself cannot be trusted.
+            // The type in a broken document cannot be trusted.
             part.problems.discard_since(before);
         }
     }
 
-    /// Reads what is no list of objects; what is no mapping has no type.
+    /// Reads a document that is no list of objects; only a mapping has a type.
     fn single<I: Input<'a> + Clone + Send + Sync>(
         &self,
         input: &mut I,
@@ -116,9 +116,8 @@ impl<'a> Reader<'a> {
                 );
             }
             (Found::Nothing, Found::Nothing) if list.is_none() => {
-                let message =
-                    "this document has neither `apiVersion` nor `kind` and is passed over";
-                let help = "if it is an object, say which";
+                let message = "this document has neither `apiVersion` nor `kind`; it is skipped";
+                let help = "if it is an object, add `apiVersion` and `kind`";
                 part.problems
                     .push(self.problem(Code::NoType, span, message, Some(help)));
                 input.skip();
@@ -190,60 +189,75 @@ impl<'a> Reader<'a> {
         part.problems.push(problem);
     }
 
+    /// Reads an object that declares its type.
     fn typed<I: Input<'a>>(
         &self,
         input: &mut I,
-        (api_version, version_span): (&str, Span),
-        (kind_name, kind_span): (&str, Span),
+        version: (&str, Span),
+        kind: (&str, Span),
         part: &mut SourcePart<'a>,
     ) {
         let from = part.problems.mark();
-        let kind = match recognise(api_version, kind_name) {
+        let kind_name = || palisade_core::text::name(kind.0);
+        let found = match recognize_kind(version.0, kind.0) {
             RecognizedKind::Known(kind) => Some(kind),
-            RecognizedKind::PassedOver => {
-                let key = (
-                    palisade_core::text::name(api_version),
-                    palisade_core::text::name(kind_name),
-                );
+            RecognizedKind::Skipped => {
                 input.skip();
                 if self.duplicate_keys(input, part) {
-                    *part.invalid.entry(key.1).or_default() += 1;
+                    *part.invalid.entry(kind_name()).or_default() += 1;
                 } else {
-                    *part.passed_over.entry(key).or_default() += 1;
+                    let key = (palisade_core::text::name(version.0), kind_name());
+                    *part.skipped.entry(key).or_default() += 1;
                 }
                 return;
             }
-            RecognizedKind::Wrong { in_version, .. } if is_template(api_version, kind_name) => {
-                let span = if in_version { version_span } else { kind_span };
-                let message = "this value is a template that has not been rendered";
-                let problem = self.problem(Code::HelmTemplate, span, message, Some(RENDER_HELP));
-                part.problems.push(problem);
-                None
-            }
-            RecognizedKind::Wrong {
-                code,
-                message,
-                help,
-                in_version,
-                meant,
-            } => {
-                let span = if in_version { version_span } else { kind_span };
-                let mut problem = self.problem(code, span, message, Some(&help));
-                problem.path = Some(if in_version { "apiVersion" } else { "kind" }.to_owned());
-                part.problems.push(problem);
-                meant
-            }
+            RecognizedKind::Wrong(wrong) => self.wrong_kind(wrong, version, kind, part),
         };
-        let recognised = part.problems.mark() == from;
-        let Some(kind) = kind else {
-            *part
-                .invalid
-                .entry(palisade_core::text::name(kind_name))
-                .or_default() += 1;
+        if let Some(kind) = found {
+            self.object(input, version.0, kind, from, part);
+        } else {
+            *part.invalid.entry(kind_name()).or_default() += 1;
             input.skip();
             self.duplicate_keys(input, part);
-            return;
+        }
+    }
+
+    /// Reports a wrong type; returns the kind that is certainly meant.
+    fn wrong_kind(
+        &self,
+        wrong: WrongKind,
+        version: (&str, Span),
+        kind: (&str, Span),
+        part: &mut SourcePart<'a>,
+    ) -> Option<Kind> {
+        let (field, (_, span)) = if wrong.in_version {
+            ("apiVersion", version)
+        } else {
+            ("kind", kind)
         };
+        if is_template(version.0, kind.0) {
+            let message = "this value is a template that has not been rendered";
+            let problem = self.problem(Code::HelmTemplate, span, message, Some(RENDER_HELP));
+            part.problems.push(problem);
+            return None;
+        }
+        let mut problem = self.problem(wrong.code, span, wrong.message, Some(&wrong.help));
+        problem.path = Some(field.to_owned());
+        part.problems.push(problem);
+        wrong.meant
+    }
+
+    /// Reads an object of a known kind. `from` is the mark before its type was checked.
+    fn object<I: Input<'a>>(
+        &self,
+        input: &mut I,
+        api_version: &str,
+        kind: Kind,
+        from: ProblemMark,
+        part: &mut SourcePart<'a>,
+    ) {
+        // An object that is only meant to be of this kind is validated and not kept.
+        let is_kept = part.problems.mark() == from;
         let mut decode = Decode::new(
             input,
             self.text,
@@ -254,14 +268,8 @@ impl<'a> Reader<'a> {
         );
         let object = object(&mut decode, kind, self.id);
         let is_misread = decode.is_misread();
-        let object = object.map(|mut object| {
-            if is_misread {
-                object.spec = ObjectSpec::Unreadable;
-            }
-            object
-        });
         if input.is_broken() {
-            // The document says so itself.
+            // The document has its own type.
             *part.invalid.entry(kind.name().to_owned()).or_default() += 1;
             return;
         }
@@ -277,13 +285,16 @@ impl<'a> Reader<'a> {
         if !valid {
             *part.invalid.entry(kind.name().to_owned()).or_default() += 1;
         }
-        if let Some(mut object) = object.filter(|_| recognised) {
+        if let Some(mut object) = object.filter(|_| is_kept) {
+            if is_misread {
+                object.spec = ObjectSpec::Unreadable;
+            }
             object.valid = valid;
             part.objects.push(object);
         }
     }
 
-    /// Reports keys that stand twice in what was passed over; whether there are any.
+    /// Reports duplicate keys in skipped values; returns whether there are any.
     fn duplicate_keys(&self, input: &mut impl Input<'a>, part: &mut SourcePart<'a>) -> bool {
         let duplicates = input.take_duplicates();
         for (span, first) in &duplicates {
@@ -292,11 +303,8 @@ impl<'a> Reader<'a> {
                 .get(span.range())
                 .unwrap_or_default()
                 .trim_matches('"');
-            let message = format!(
-                "the key {} stands twice in this mapping",
-                palisade_core::text::ticked(key)
-            );
-            let help = "join the two, or remove one";
+            let message = format!("duplicate key {}", palisade_core::text::ticked(key));
+            let help = "merge the two, or remove one";
             let mut problem = self.problem(Code::DuplicateKey, *span, message, Some(help));
             problem.related = Some(Related {
                 source: self.id,
@@ -308,8 +316,8 @@ impl<'a> Reader<'a> {
         !duplicates.is_empty()
     }
 
-    /// Reads the items of a list. If its kind, which may stand behind the items, turns out not to
-    /// be one of a list, the object is read as what it is.
+    /// Reads the items of a list. If its kind, which may follow the items, is not one of a list,
+    /// the object is read by its kind.
     fn list<I: Input<'a> + Clone + Send + Sync>(
         &self,
         input: &mut I,

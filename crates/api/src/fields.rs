@@ -1,4 +1,4 @@
-//! The fields that an object can have, and what was found of them.
+//! The fields that an object can have, and those that were found.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -9,11 +9,11 @@ use crate::problem::Span;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields {
     pub(crate) names: &'static [&'static str],
-    /// What to say of keys that people write although they do not exist.
+    /// The help for keys that do not exist and that users often write.
     pub(crate) hints: &'static [(&'static str, &'static str)],
-    /// What to say of other keys that are not near any name.
+    /// The help for other keys that resemble no name.
     pub(crate) fallback: &'static str,
-    /// Whether other keys are passed over: the object has fields that policies never look at.
+    /// Whether other keys are skipped: the object has fields that policies never see.
     pub(crate) open: bool,
 }
 
@@ -28,7 +28,7 @@ impl Fields {
         }
     }
 
-    /// Other fields exist and are of no interest.
+    /// Other fields exist and are skipped.
     pub(crate) const fn open(names: &'static [&'static str]) -> Fields {
         Fields {
             names,
@@ -38,22 +38,22 @@ impl Fields {
         }
     }
 
-    /// Adds what to say of certain wrong keys.
+    /// Adds the help for certain wrong keys.
     pub(crate) const fn hints(self, hints: &'static [(&'static str, &'static str)]) -> Fields {
         Fields { hints, ..self }
     }
 
-    /// Sets what to say of keys that are not near any name.
+    /// Sets the help for keys that resemble no name.
     pub(crate) const fn fallback(self, fallback: &'static str) -> Fields {
         Fields { fallback, ..self }
     }
 }
 
-/// What is known of an object after all its fields were read.
+/// The fields of an object that was read.
 #[derive(Debug)]
 pub(crate) struct ObjectFields {
-    /// The key that the object is the value of, or its own first token: where to say that
-    /// something is missing.
+    /// The key that the object is the value of, or its own first token: the place to report a
+    /// missing field.
     pub(crate) anchor: Span,
     /// Whether every key was known.
     pub(crate) sound: bool,
@@ -61,14 +61,14 @@ pub(crate) struct ObjectFields {
     pub(crate) pruned: bool,
     pub(crate) fields: Fields,
     pub(crate) present: u64,
-    /// The fields that were given as null.
+    /// The fields that are null.
     pub(crate) null: u64,
-    /// The advice given on unknown keys: a field that it names is not missed a second time.
+    /// The help for unknown keys: a field that it names is not reported as missing.
     pub(crate) advice: String,
 }
 
 impl ObjectFields {
-    /// Whether the field was given, and not null.
+    /// Whether the field is set, and not null.
     pub(crate) fn has(&self, name: &str) -> bool {
         match self.fields.names.iter().position(|it| *it == name) {
             Some(position) => self.present >> position & 1 == 1,
@@ -76,7 +76,7 @@ impl ObjectFields {
         }
     }
 
-    /// Whether the field was given as null.
+    /// Whether the field is null.
     pub(crate) fn is_null(&self, name: &str) -> bool {
         match self.fields.names.iter().position(|it| *it == name) {
             Some(position) => self.null >> position & 1 == 1,
@@ -88,7 +88,7 @@ impl ObjectFields {
         names.iter().filter(|name| self.has(name)).count()
     }
 
-    /// Whether the advice on an unknown key named this field.
+    /// Whether the help for an unknown key named this field.
     pub(crate) fn advises(&self, name: &str) -> bool {
         let ends = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric());
         let starts = |before: &str| before.ends_with(['`', ' ', '{']);
@@ -100,7 +100,7 @@ impl ObjectFields {
     }
 }
 
-/// What to say when not exactly one of several fields is set.
+/// The help when not exactly one of several fields is set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OneOfHelp {
     /// When none is.

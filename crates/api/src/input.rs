@@ -1,9 +1,9 @@
-//! One value at a time from a document: the seam between syntax and meaning.
+//! One value at a time from a document: the boundary between syntax and meaning.
 //!
 //! Decoders pull values from an [`Input`] and never see whether the bytes were JSON (pulled from
-//! the text, no tree), block-style YAML (pulled from a tree of places in the text) or any other YAML
-//! (pulled from a flat spanned tree, because anchors and merge keys need one). Strings are borrowed
-//! from the source wherever it spells them as they are.
+//! the text, no tree), block-style YAML (pulled from a tree of places in the text) or any other
+//! YAML (pulled from a flat spanned tree, because anchors and merge keys need one). Strings are
+//! borrowed from the source wherever the source has them verbatim.
 
 pub(crate) mod block;
 mod bytes;
@@ -15,8 +15,8 @@ use std::borrow::Cow;
 
 use crate::problem::Span;
 
-/// How deep a document may be nested. The deepest objects in the field, CRDs with nested schemas,
-/// stay far below.
+/// How deep a document may be nested. The deepest real objects, CRDs with nested schemas, stay far
+/// below.
 pub(crate) const MAX_DEPTH: usize = 200;
 
 /// The shape of a value, before it is read.
@@ -31,12 +31,12 @@ pub(crate) enum ValueShape {
     Str,
     Map,
     Seq,
-    /// The syntax broke; the input has said so, and nothing more can be read.
+    /// The syntax broke; the input has reported it, and nothing more can be read.
     Broken,
 }
 
 impl ValueShape {
-    /// For sentences: "expected a list, found …".
+    /// The words for messages: "expected a list, found …".
     pub(crate) fn describe(self) -> &'static str {
         match self {
             ValueShape::Null => "nothing",
@@ -51,7 +51,7 @@ impl ValueShape {
     }
 }
 
-/// A value that holds no others.
+/// A value without values inside.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Scalar<'a> {
     Null,
@@ -66,7 +66,7 @@ pub(crate) enum Scalar<'a> {
 pub(crate) struct ListPiece<I> {
     /// Where it starts.
     pub(crate) input: I,
-    /// Where the next one starts, in the input's own measure.
+    /// Where the next one starts, in the input's own unit.
     pub(crate) next: usize,
 }
 
@@ -87,7 +87,7 @@ pub(crate) trait Input<'a> {
     /// What comes next.
     fn shape(&mut self) -> ValueShape;
 
-    /// Where the next value stands; of a map or list, only its first token.
+    /// The place of the next value; of a map or list, only its first token.
     fn span(&mut self) -> Span;
 
     /// Enters the map or list that comes next.
@@ -102,7 +102,7 @@ pub(crate) trait Input<'a> {
     /// Reads the scalar that comes next.
     fn scalar(&mut self) -> (Scalar<'a>, Span);
 
-    /// Passes over the value that comes next, whatever it is.
+    /// Skips the value that comes next, of any shape.
     fn skip(&mut self);
 
     /// Whether the syntax broke.
@@ -115,15 +115,15 @@ pub(crate) trait Input<'a> {
         None
     }
 
-    /// Keys that stand twice in mappings that were passed over, each with its first place. What is
-    /// read and not passed over is the reader's to compare.
+    /// Duplicate keys in skipped mappings, each with its first place. The reader compares the keys
+    /// of mappings that it reads.
     fn take_duplicates(&mut self) -> Vec<(Span, Span)> {
         Vec::new()
     }
 
-    /// Pieces of the list entered last, from the item that comes next on: each of at least so many
-    /// bytes, all together of at most so many. Whether pieces start at items is known only when all
-    /// before them was read; see [`reached`](Self::reached).
+    /// Pieces of the list entered last, from the next item on: each of at least `least` bytes, all
+    /// together of at most `most`. Whether pieces start at items is known only when all before them
+    /// was read; see [`reached`](Self::reached).
     fn pieces(&self, least: usize, most: usize) -> Vec<ListPiece<Self>>
     where
         Self: Sized,
@@ -132,8 +132,8 @@ pub(crate) trait Input<'a> {
         Vec::new()
     }
 
-    /// After an item of a piece: where it ended, while the next piece is said to start at `next`. If it
-    /// does, the input comes to stand there.
+    /// After an item of a piece: where it ended, if the next piece is expected to start at `next`.
+    /// If it does, the input moves there.
     fn reached(&mut self, next: usize) -> ItemEnd {
         let _ = next;
         ItemEnd::Inside

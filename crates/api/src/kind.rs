@@ -87,7 +87,7 @@ impl Kind {
         Kind::CronJob,
     ];
 
-    /// The word in the object's `kind`.
+    /// The object's `kind`.
     pub fn name(self) -> &'static str {
         match self {
             Kind::NetworkPolicy | Kind::NetworkPolicy2016 => "NetworkPolicy",
@@ -110,7 +110,7 @@ impl Kind {
         }
     }
 
-    /// The version of the API of its objects, of which one kind had two.
+    /// The API version of its objects; one kind had two.
     pub(crate) fn api_version(self, written: &str) -> &'static str {
         match self {
             Kind::NetworkPolicy => "networking.k8s.io/v1",
@@ -134,7 +134,7 @@ impl Kind {
         }
     }
 
-    /// The word that identifiers start with: `netpol/shop/db`.
+    /// The prefix of identifiers: `netpol/shop/db`.
     pub fn short(self) -> &'static str {
         match self {
             Kind::NetworkPolicy => "netpol",
@@ -197,7 +197,7 @@ impl Kind {
         matches!(self.role(), Role::Enforced(ObjectKind::Policy(_)))
     }
 
-    /// Whether objects of the kind live in namespaces.
+    /// Whether the kind is namespaced.
     pub fn is_namespaced(self) -> bool {
         self.scope() == Scope::Namespaced
     }
@@ -244,29 +244,33 @@ impl Kind {
     }
 }
 
-/// What an apiVersion and a kind stand for.
+/// The result of looking up an apiVersion and a kind.
 #[derive(Debug)]
 pub(crate) enum RecognizedKind {
     /// A kind that we read.
     Known(Kind),
-    /// Something else, which policies do not speak of.
-    PassedOver,
+    /// Another kind, which policies do not refer to.
+    Skipped,
     /// A mistake.
-    Wrong {
-        code: Code,
-        message: String,
-        help: String,
-        /// Whether the mistake is in the apiVersion or in the kind.
-        in_version: bool,
-        /// What it is surely meant to be, if its other problems can be told as well.
-        meant: Option<Kind>,
-    },
+    Wrong(WrongKind),
+}
+
+/// A mistake in an apiVersion or a kind.
+#[derive(Debug)]
+pub(crate) struct WrongKind {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+    pub(crate) help: String,
+    /// Whether the mistake is in the apiVersion or in the kind.
+    pub(crate) in_version: bool,
+    /// The kind that is certainly meant; its other problems can then be reported too.
+    pub(crate) meant: Option<Kind>,
 }
 
 const POLICY_GROUP: &str = "policy.networking.k8s.io";
 const NETWORKING: &str = "networking.k8s.io";
 
-/// Kinds of groups whose kinds are all known, so that a misspelt one is told.
+/// Kinds of groups whose kinds are all known: a misspelling is reported.
 const CLOSED_GROUPS: [(&str, &[&str]); 10] = [
     (
         "v1",
@@ -358,13 +362,13 @@ const CLOSED_GROUPS: [(&str, &[&str]); 10] = [
 pub(crate) fn is_list_kind(api_version: &str, kind: &str) -> bool {
     match kind.strip_suffix("List") {
         Some("") => api_version == "v1",
-        Some(item) => !matches!(recognise(api_version, item), RecognizedKind::Wrong { .. }),
+        Some(item) => !matches!(recognize_kind(api_version, item), RecognizedKind::Wrong(_)),
         None => false,
     }
 }
 
-/// Names the kind, or says what is wrong with it.
-pub(crate) fn recognise(api_version: &str, kind: &str) -> RecognizedKind {
+/// Looks up the kind, or reports what is wrong with it.
+pub(crate) fn recognize_kind(api_version: &str, kind: &str) -> RecognizedKind {
     let known = match (api_version, kind) {
         ("networking.k8s.io/v1", "NetworkPolicy") => Kind::NetworkPolicy,
         ("v1beta" | "extensions/v1beta1", "NetworkPolicy") => Kind::NetworkPolicy2016,
@@ -419,7 +423,7 @@ fn other(api_version: &str, kind: &str) -> RecognizedKind {
         None if group == NETWORKING && misspelt_policy.is_some() => {
             unknown_kind(api_version, kind, &POLICY_KINDS)
         }
-        _ => RecognizedKind::PassedOver,
+        _ => RecognizedKind::Skipped,
     }
 }
 
@@ -438,7 +442,7 @@ fn is_api_version(text: &str) -> bool {
     }
 }
 
-/// Whether a kind that we read is given in a version of its own group that does not exist.
+/// Whether the object is of a kind that we read, in a version of its own group that does not exist.
 fn is_other_version(group: &str, kind: &str) -> bool {
     if group == "extensions" {
         // Its one version is among the closed groups.
@@ -457,10 +461,10 @@ fn unknown_version(api_version: &str, kind: &str) -> RecognizedKind {
     let home = CLOSED_GROUPS
         .iter()
         .find(|(_, kinds)| kinds.contains(&kind));
-    RecognizedKind::Wrong {
+    RecognizedKind::Wrong(WrongKind {
         code: Code::UnknownVersion,
         message: format!(
-            "there is no apiVersion {} of {}",
+            "unknown apiVersion {} of kind {}",
             ticked(api_version),
             ticked(kind)
         ),
@@ -470,7 +474,7 @@ fn unknown_version(api_version: &str, kind: &str) -> RecognizedKind {
         },
         in_version: true,
         meant: None,
-    }
+    })
 }
 
 fn unknown_kind(api_version: &str, kind: &str, kinds: &[&str]) -> RecognizedKind {
@@ -485,13 +489,13 @@ fn unknown_kind(api_version: &str, kind: &str, kinds: &[&str]) -> RecognizedKind
         }
         (None, None) => format!("the kinds are {}", listed(kinds)),
     };
-    RecognizedKind::Wrong {
+    RecognizedKind::Wrong(WrongKind {
         code: Code::UnknownKind,
         message: format!("{} has no kind {}", ticked(api_version), ticked(kind)),
         help,
         in_version: false,
         meant: None,
-    }
+    })
 }
 
 const POLICY_KINDS: [&str; 5] = [
@@ -518,8 +522,8 @@ fn policy_versions(kind: &str) -> Option<&'static [&'static str]> {
     }
 }
 
-/// Other projects have kinds of the same names in groups of their own: those are passed over. In
-/// the groups of Kubernetes, and in what looks like a misspelling of them, it is a mistake.
+/// Other projects have kinds of the same names in groups of their own: those are skipped. In the
+/// groups of Kubernetes, and in a likely misspelling of them, it is a mistake.
 fn policy_in_other_version(api_version: &str, kind: &str, versions: &[&str]) -> RecognizedKind {
     let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
     let foreign = is_api_version(api_version)
@@ -528,11 +532,11 @@ fn policy_in_other_version(api_version: &str, kind: &str, versions: &[&str]) -> 
         && !group.ends_with("kubernetes.io")
         && nearest(group, &[NETWORKING, POLICY_GROUP]).is_none();
     if foreign {
-        return RecognizedKind::PassedOver;
+        return RecognizedKind::Skipped;
     }
     let (help, meant) = match (api_version, kind) {
         ("policy.networking.k8s.io/v1alpha1", "ClusterNetworkPolicy") => (
-            "ClusterNetworkPolicy came with v1alpha2; in v1alpha1 the kind is `AdminNetworkPolicy`"
+            "in v1alpha1 the kind is `AdminNetworkPolicy`; ClusterNetworkPolicy exists since v1alpha2"
                 .to_owned(),
             Some(Kind::ClusterNetworkPolicy),
         ),
@@ -548,11 +552,11 @@ fn policy_in_other_version(api_version: &str, kind: &str, versions: &[&str]) -> 
             None,
         ),
     };
-    RecognizedKind::Wrong {
+    RecognizedKind::Wrong(WrongKind {
         code: Code::UnknownVersion,
-        message: format!("there is no {kind} in {}", ticked(api_version)),
+        message: format!("{} has no kind {}", ticked(api_version), ticked(kind)),
         help,
         in_version: true,
         meant,
-    }
+    })
 }

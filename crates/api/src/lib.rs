@@ -1,4 +1,4 @@
-//! Kubernetes objects: every generation of the network policy API and what it speaks of, read
+//! Kubernetes objects: every version of the network policy API and the objects it refers to, read
 //! from manifests and validated field by field.
 //!
 //! ```text
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! [`read`] takes sources and returns objects and problems; it cannot fail. An [`Object`] borrows
-//! from its source. Parts of it that could not be read are [`Unreadable`] values inside it, so
-//! that whoever gives it a meaning decides, in one place, how it fails closed. A [`Problem`] points
-//! at bytes of a source, names the object and the field, and says what to do.
+//! from its source. Its unreadable parts are [`Unreadable`] values: lowering decides, in one place,
+//! how they fail closed. A [`Problem`] points at bytes of a source, names the object and the field,
+//! and has a help.
 //!
 //! JSON is decoded straight from the text; YAML through a tree, which is scanned from the lines of
 //! block style, or made of the full parser's events (see `input`). The decoders are one file a kind

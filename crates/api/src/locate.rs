@@ -1,8 +1,7 @@
-//! Where a field of an object stands: its document is read once more, for the few objects that
-//! somebody asks about.
+//! The place of a field of an object: its document is read once more, on demand.
 //!
-//! Objects do not keep the places of all their fields: there are millions of them, and hardly any is
-//! ever pointed at.
+//! Objects do not keep the places of all their fields: there are millions of them, and hardly any
+//! is ever shown.
 
 use std::ops::Range;
 
@@ -37,7 +36,7 @@ pub fn path_text(path: &[PathStep<'_>]) -> Option<String> {
 /// How the document of a value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// YAML without anchors, tags and other rarities: what stands in the text is what is read.
+    /// YAML without anchors, tags and other rarities: each value is in the text once.
     Yaml,
     /// JSON.
     Json,
@@ -45,24 +44,24 @@ pub enum Layout {
     Other,
 }
 
-/// Where a value stands.
+/// The place of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Located {
     /// Its key, if it is the value of one.
     pub key: Option<Span>,
-    /// All of it; a list in block style starts at its first item, behind the dash.
+    /// All of it; a list in block style starts at its first item, after the dash.
     pub value: Span,
     /// How it is written.
     pub layout: Layout,
 }
 
-/// Where a field of an object stands in its source; `None` if it is not there.
+/// The place of a field of an object in its source; `None` if the object does not have it.
 pub fn locate(source: &Source, object: &Object<'_>, path: &[PathStep<'_>]) -> Option<Span> {
     let located = Locator::new(source).locate(object, path)?;
     Some(located.value)
 }
 
-/// Finds fields of objects of one source. The document that was asked for last is kept.
+/// Finds fields of objects of one source. Keeps the last document.
 #[derive(Debug)]
 pub struct Locator<'s> {
     text: &'s str,
@@ -71,7 +70,7 @@ pub struct Locator<'s> {
 }
 
 impl<'s> Locator<'s> {
-    /// For the objects of a source.
+    /// A locator for the objects of a source.
     pub fn new(source: &'s Source) -> Locator<'s> {
         let text = source.text();
         let mark = '\u{feff}';
@@ -83,7 +82,7 @@ impl<'s> Locator<'s> {
         }
     }
 
-    /// Where a field of an object stands; `None` if it is not there.
+    /// The place of a field of an object; `None` if the object does not have it.
     pub fn locate(&mut self, object: &Object<'_>, path: &[PathStep<'_>]) -> Option<Located> {
         let start = object.span.start;
         if let Some(json) = self.json(start as usize) {
@@ -155,7 +154,7 @@ impl<'s> Document<'s> {
     }
 }
 
-/// Goes along a path.
+/// Follows a path.
 fn followed<'a>(
     mut input: impl Input<'a>,
     path: &[PathStep<'_>],

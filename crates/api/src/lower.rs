@@ -1,8 +1,8 @@
-//! From objects to the cluster they mean: one model for every generation.
+//! From objects to a cluster: one model for every API version.
 //!
-//! Lowering cannot fail. What could not be read has failed closed here, and nowhere else: rules in
-//! `lower/policies.rs`, by `fail_closed`. Every object is taken apart field by field, so that a new
-//! field does not compile until someone has decided what it means.
+//! Lowering cannot fail. Unreadable parts fail closed here, and nowhere else: rules in
+//! `lower/policies.rs`, by `fail_closed`. Every object is destructured field by field: a new field
+//! does not compile until its lowering is written.
 
 mod endpoints;
 mod policies;
@@ -23,22 +23,22 @@ use crate::metadata::Metadata;
 use crate::object::{Object, ObjectSpec};
 use crate::problem::{Code, Problem};
 
-/// What objects mean together.
+/// The result of lowering all objects.
 #[derive(Debug)]
 pub struct Lowered<'o> {
     /// The cluster.
     pub cluster: Cluster<'o>,
-    /// What is remarkable about them together.
+    /// The problems that no single object shows.
     pub problems: Vec<Problem>,
 }
 
-/// Lowers objects. Of an object that is given twice the later one counts. `learned` says what
+/// Lowers objects. Of duplicate objects the later one counts. `learned` has the addresses that
 /// domain names have resolved to.
 pub fn lower<'o>(objects: &'o [Object<'_>], learned: Vec<(String, IpAddr)>) -> Lowered<'o> {
     lower_within(objects, learned, Budget::default())
 }
 
-/// [`lower`], where the NetworkPolicies of each namespace have this budget (D148).
+/// [`lower`] with this budget for the NetworkPolicies of each namespace (D148).
 pub fn lower_within<'o>(
     objects: &'o [Object<'_>],
     learned: Vec<(String, IpAddr)>,
@@ -60,9 +60,8 @@ pub fn lower_within<'o>(
     Lowered { cluster, problems }
 }
 
-/// What an object means by itself, for whoever keeps many of them up to date one by one. A policy of
-/// 2016 is there whether or not its namespace is isolated: that is for those to know who know the
-/// namespace (D69).
+/// Lowers one object, for incremental updates. A 2016 policy is included whether or not its
+/// namespace is isolated: the caller knows the namespace (D69).
 pub fn lower_one<'o>(object: &'o Object<'_>) -> Cluster<'o> {
     let objects = Objects::new(std::slice::from_ref(object));
     let mut cluster = Cluster {
@@ -74,8 +73,8 @@ pub fn lower_one<'o>(object: &'o Object<'_>) -> Cluster<'o> {
     cluster
 }
 
-/// Returns the key of an object among those that are kept up to date; `None`: no plan of a node
-/// depends on its kind.
+/// Returns the key of an object in incremental updates; `None`: no plan of a node depends on its
+/// kind.
 pub fn key<'k>(object: &'k Object<'_>) -> Option<ObjectKey<'k>> {
     Some(ObjectKey {
         kind: object.kind.enforced()?,
@@ -95,8 +94,8 @@ struct Objects<'o, 'a> {
     namespace_ids: HashMap<&'o str, NamespaceId>,
 }
 
-/// What pods are sorted by: the namespace, the name with its first bytes as a number in front of it,
-/// so that few texts are looked at, and the place of the object.
+/// The sort key of pods: the namespace, the first bytes of the name as a number (so few texts are
+/// compared), the name, and the index of the object.
 type PodKey<'o> = (NamespaceId, u128, &'o str, Origin);
 
 impl<'o, 'a> Objects<'o, 'a> {
@@ -116,7 +115,7 @@ impl<'o, 'a> Objects<'o, 'a> {
                 *is_replaced = true;
             }
         }
-        // There are many pods and they have to be sorted anyway, so that equal ones meet here.
+        // There are many pods, and they must be sorted anyway: duplicates become neighbours.
         pods.par_sort_unstable();
         let twice = pods.iter().zip(pods.iter().skip(1));
         for ((namespace, _, name, before), (its_namespace, _, its_name, _)) in twice {
@@ -140,11 +139,11 @@ impl<'o, 'a> Objects<'o, 'a> {
         }
     }
 
-    /// The namespace that an object lives in.
+    /// The namespace of an object.
     fn namespace_of(&self, object: &Object<'_>) -> NamespaceId {
         let namespace = object.namespace().unwrap_or_default();
         let known = self.namespace_ids.get(namespace).copied();
-        // Every namespace of every object was put there.
+        // The list has the namespace of every object.
         known.unwrap_or(NamespaceId(u32::MAX))
     }
 
@@ -200,7 +199,7 @@ fn namespaces_of<'o>(objects: &'o [Object<'_>]) -> NamespacesOf<'o> {
         last = Some((namespace, id));
         of_objects.push(id);
     }
-    // They were numbered as they came; their numbers are to be in the order of their names.
+    // Numbers were assigned in input order; they must be in the order of names.
     let mut sorted = names.clone();
     sorted.sort_unstable();
     for (index, name) in sorted.iter().enumerate() {
@@ -224,20 +223,20 @@ fn place<'k>(object: &'k Object<'_>) -> (Kind, &'k str, &'k str) {
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 fn namespaces<'o>(objects: &Objects<'o, '_>) -> Vec<Namespace<'o>> {
-    let mut given: HashMap<&str, &Metadata<'_>> = HashMap::new();
+    let mut known: HashMap<&str, &Metadata<'_>> = HashMap::new();
     for (_, object) in &objects.list {
         if object.kind == Kind::Namespace {
-            given.insert(&object.metadata.name, &object.metadata);
+            known.insert(&object.metadata.name, &object.metadata);
         }
     }
     let namespace = |name: &'o str| {
-        let object = given.get(name);
+        let object = known.get(name);
         let mut labels: Vec<(&'o str, &'o str)> = Vec::new();
         if let Some(metadata) = object {
             let others = metadata.labels.iter().filter(|(key, _)| key != NAME_LABEL);
             labels.extend(others.map(|(key, value)| (&**key, &**value)));
         }
-        // Whatever the object says, this label is the name (D23).
+        // Even if the object has another value, this label is the name (D23).
         labels.push((NAME_LABEL, name));
         labels.sort_unstable();
         Namespace {
@@ -257,17 +256,17 @@ fn namespaces<'o>(objects: &Objects<'o, '_>) -> Vec<Namespace<'o>> {
 fn labels<'o>(labels: &'o crate::metadata::Labels<'_>) -> Labels<'o> {
     let pairs = labels.iter().map(|(key, value)| (&**key, &**value));
     let mut labels: Labels<'o> = pairs.collect();
-    // Nobody else has them yet.
+    // This is the only reference.
     if let Some(labels) = Arc::get_mut(&mut labels) {
         labels.sort_unstable();
     }
     labels
 }
 
-/// What is remarkable about the objects together.
+/// The problems that no single object shows.
 fn problems(objects: &Objects<'_, '_>, cluster: &Cluster<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let mut told = vec![false; cluster.namespaces.len()];
+    let mut reported = vec![false; cluster.namespaces.len()];
     let is_unknown = cluster.namespaces.iter().any(|it| !it.has_object);
     for (_, object) in objects.list.iter().filter(|_| is_unknown) {
         let ObjectSpec::Pod(_) = object.spec else {
@@ -275,14 +274,16 @@ fn problems(objects: &Objects<'_, '_>, cluster: &Cluster<'_>) -> Vec<Problem> {
         };
         let id = objects.namespace_of(object).0 as usize;
         let known = cluster.namespaces.get(id).is_some_and(|it| it.has_object);
-        let Some(told) = told.get_mut(id).filter(|told| !known && !**told) else {
+        let Some(reported) = reported
+            .get_mut(id)
+            .filter(|reported| !known && !**reported)
+        else {
             continue;
         };
-        *told = true;
+        *reported = true;
         let name = object.namespace().unwrap_or_default();
-        let message =
-            format!("the namespace `{name}` is not given, so it has no label but its name");
-        let help = "give the Namespace object as well, if policies select namespaces by label";
+        let message = format!("the input has no Namespace `{name}`; its only label is its name");
+        let help = "add the Namespace object if policies select namespaces by label";
         problems.push(problem(Code::NamespaceUnknown, object, message, help));
     }
     for conflict in conflicts(cluster) {
@@ -296,7 +297,7 @@ fn problems(objects: &Objects<'_, '_>, cluster: &Cluster<'_>) -> Vec<Problem> {
         let winner = cluster.pod_name(conflict.winner);
         let message = match conflict.loser {
             Some(_) => format!(
-                "the address {} belongs to `{winner}` as well, which keeps it",
+                "the address {} is also that of `{winner}`, which keeps it",
                 conflict.address
             ),
             None => format!(
@@ -304,7 +305,7 @@ fn problems(objects: &Objects<'_, '_>, cluster: &Cluster<'_>) -> Vec<Problem> {
                 conflict.address
             ),
         };
-        let help = "one of them is probably gone: take the objects anew";
+        let help = "one of them was probably deleted; read the objects again";
         problems.push(problem(Code::IpConflict, object, message, help));
     }
     problems
@@ -323,14 +324,14 @@ fn over_budget(
         let most = cluster.budget.entries();
         let message = if *entries > most {
             format!(
-                "the policy has {entries} entries, and those of a namespace may have {most}: it isolates its pods, and none of its rules has an effect"
+                "the policy has {entries} entries, more than the {most} of a namespace's budget; it isolates its pods, and none of its rules has an effect"
             )
         } else {
             format!(
-                "the policies of `{namespace}` have more than {most} entries together: this one, with {entries}, does not fit; it isolates its pods, and none of its rules has an effect"
+                "the policies of `{namespace}` have more than {most} entries together; this one, with {entries}, does not fit: it isolates its pods, and none of its rules has an effect"
             )
         };
-        let help = "write fewer ports, peers and exceptions, or give namespaces more with --namespace-budget, agents included";
+        let help = "write fewer ports, peers and exceptions, or raise --namespace-budget, also for the agents";
         Some(problem(Code::OverBudget, object, message, help))
     };
     over.iter().filter_map(problem).collect()

@@ -16,25 +16,25 @@ pub(crate) const RENDER_HELP: &str = "render it first: `helm template CHART | pa
 /// How objects are to be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Drop unknown fields silently, as an API server does, and judge what is left.
+    /// Drop unknown fields silently, as an API server does, and validate the rest.
     pub as_pruned: bool,
 }
 
-/// What was read.
+/// The result of reading.
 #[derive(Debug, Default)]
 pub struct Manifests<'a> {
-    /// Objects of the kinds we know, in the order of the sources; also invalid ones, marked so.
+    /// Objects of known kinds, in the order of the sources; invalid ones are marked.
     pub objects: Vec<Object<'a>>,
-    /// Everything that is wrong or remarkable, in the order of the sources and positions.
+    /// All problems, in the order of the sources and positions.
     pub problems: Vec<Problem>,
-    /// How many objects of other kinds were passed over, by apiVersion and kind.
-    pub passed_over: BTreeMap<(String, String), usize>,
-    /// How many objects have errors, by kind. Those of `objects` that are not valid, and those of
-    /// which nothing could be kept.
+    /// How many objects of other kinds were skipped, by apiVersion and kind.
+    pub skipped: BTreeMap<(String, String), usize>,
+    /// How many objects have errors, by kind: the invalid ones in `objects`, and those without a
+    /// readable part.
     pub invalid: BTreeMap<String, usize>,
 }
 
-/// Reads sources. `progress` is told the bytes that are done, from several threads.
+/// Reads sources. Calls `progress` with the number of bytes read, from several threads.
 pub fn read<'a>(
     sources: &'a [Source],
     options: Options,
@@ -43,7 +43,8 @@ pub fn read<'a>(
     read_by(sources, options, ReadStrategy::fastest(), progress)
 }
 
-/// [`read`] of one object that a server sent, on this thread alone: it is done before another one could begin.
+/// [`read`] for one object that a server sent, on this thread: a second thread would start too late
+/// to help.
 pub fn read_served(source: &Source) -> Manifests<'_> {
     let ways = ReadStrategy {
         blocks: true,
@@ -53,7 +54,7 @@ pub fn read_served(source: &Source) -> Manifests<'_> {
     gathered(parts)
 }
 
-/// [`read`] in given ways.
+/// [`read`] with a strategy.
 pub(crate) fn read_by<'a>(
     sources: &'a [Source],
     options: Options,
@@ -71,14 +72,14 @@ pub(crate) fn read_by<'a>(
     gathered(per_source.into_iter().flatten())
 }
 
-/// What was read of all parts.
+/// The results of all parts.
 fn gathered<'a>(parts: impl IntoIterator<Item = SourcePart<'a>>) -> Manifests<'a> {
     let mut manifests = Manifests::default();
     for part in parts {
         move_to(&mut manifests.objects, part.objects);
         manifests.problems.extend(part.problems.into_vec());
-        for (key, count) in part.passed_over {
-            *manifests.passed_over.entry(key).or_default() += count;
+        for (key, count) in part.skipped {
+            *manifests.skipped.entry(key).or_default() += count;
         }
         for (kind, count) in part.invalid {
             *manifests.invalid.entry(kind).or_default() += count;
@@ -126,7 +127,7 @@ fn duplicates(manifests: &mut Manifests<'_>) {
             span: object.metadata.name_span,
             object: Some(object.id()),
             path: Some("metadata.name".to_owned()),
-            message: format!("`{}` is given a second time", object.id()),
+            message: format!("duplicate object `{}`", object.id()),
             help: Some("remove one of the two, or rename it".to_owned()),
             related: Some(Related {
                 source,
@@ -141,12 +142,12 @@ fn duplicates(manifests: &mut Manifests<'_>) {
     }
 }
 
-/// What was read of a part of a source.
+/// The result of reading a part of a source.
 #[derive(Default)]
 pub(crate) struct SourcePart<'a> {
     pub(crate) objects: Vec<Object<'a>>,
     pub(crate) problems: Problems,
-    pub(crate) passed_over: BTreeMap<(String, String), usize>,
+    pub(crate) skipped: BTreeMap<(String, String), usize>,
     pub(crate) invalid: BTreeMap<String, usize>,
 }
 
@@ -163,7 +164,7 @@ fn read_source<'a>(
         return vec![part];
     }
     let text = source.text();
-    // A byte-order mark says nothing.
+    // A byte-order mark is no content.
     let start = if text.starts_with('\u{feff}') {
         '\u{feff}'.len_utf8()
     } else {
@@ -198,8 +199,8 @@ fn read_source<'a>(
         .collect()
 }
 
-/// How much of a source is read in one go, at least. Work is shared by such groups of documents, and
-/// the number of problems that are kept is limited for each.
+/// The smallest part of a source that one task reads. Parts are shared among threads, and the
+/// number of problems that are kept is limited for each.
 const GROUP_BYTES: usize = 1 << 18;
 
 fn groups(documents: Vec<Range<usize>>) -> Vec<Vec<Range<usize>>> {
@@ -233,8 +234,8 @@ impl<'a> SourcePart<'a> {
         for problem in other.problems.into_vec() {
             self.problems.push(problem);
         }
-        for (key, count) in other.passed_over {
-            *self.passed_over.entry(key).or_default() += count;
+        for (key, count) in other.skipped {
+            *self.skipped.entry(key).or_default() += count;
         }
         for (kind, count) in other.invalid {
             *self.invalid.entry(kind).or_default() += count;

@@ -1,4 +1,4 @@
-//! Object metadata: what identifies an object, and what selectors look at.
+//! Object metadata: the identity of an object, and the labels that selectors match.
 
 use std::borrow::Cow;
 
@@ -16,13 +16,13 @@ pub type Labels<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 /// The metadata of an object, as far as policies and their explanations need it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata<'a> {
-    /// The name; empty if it could not be read, or only `generateName` was given.
+    /// The name; empty if it is unreadable, or only `generateName` is set.
     pub name: Cow<'a, str>,
     /// The namespace as written.
     pub namespace: Option<Cow<'a, str>>,
     /// The labels.
     pub labels: Labels<'a>,
-    /// The annotations that mean something to us.
+    /// The annotations that Palisade reads.
     pub annotations: Vec<(Cow<'a, str>, Readable<Text<'a>>)>,
     /// The owners, by kind and name.
     pub owners: Vec<(Cow<'a, str>, Cow<'a, str>)>,
@@ -30,11 +30,11 @@ pub struct Metadata<'a> {
     pub creation_timestamp: Option<Cow<'a, str>>,
     /// The UID.
     pub uid: Option<Cow<'a, str>>,
-    /// Where the name stands, or the object if it has none.
+    /// The place of the name, or of the object if it has none.
     pub name_span: Span,
 }
 
-/// Where objects of a kind live.
+/// Whether objects of a kind are namespaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     Cluster,
@@ -67,17 +67,17 @@ const METADATA: Fields = Fields::strict(&[
     "clusterName",
 ]);
 
-/// Whether what an object is labelled with decides anything.
+/// Whether selectors match the labels of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LabelUse {
-    /// Selectors look at it: with labels that cannot be read nobody knows what it is (D123).
+    /// Selectors match them: without readable labels it is unknown which policies select it (D123).
     Selected,
-    /// Nobody looks: it is what it says, however it is labelled.
+    /// No selector matches them: unreadable labels have no effect.
     Named,
 }
 
-/// Reads `metadata`. Only what says which object this is, and what selectors look at, can keep the rest of the object
-/// from being taken for what it says; everything else there fails on its own.
+/// Reads `metadata`. Only an unreadable identity, or unreadable labels that selectors match, make
+/// the whole object unreadable; everything else there fails on its own.
 pub(crate) fn metadata<'a>(
     d: &mut Decode<'a, '_>,
     at: &At<'_>,
@@ -89,12 +89,12 @@ pub(crate) fn metadata<'a>(
         name_span: d.anchor(),
         ..Metadata::default()
     };
-    let fielded = d.object(at, METADATA, |d, name, at| match name {
+    let found_fields = d.object(at, METADATA, |d, name, at| match name {
         "name" => {
             if let Ok(text) = d.string(at) {
                 metadata.name_span = text.span;
                 if text.value.is_empty() {
-                    let help = "give it a name";
+                    let help = "set a name";
                     d.report(Code::NameMissing, at, text.span, "the name is empty", help);
                 } else {
                     check_name(d, at, &text, rule);
@@ -112,20 +112,20 @@ pub(crate) fn metadata<'a>(
         }
         "labels" => {
             metadata.labels = match labelled {
-                LabelUse::Named => d.sheltered(|d| labels(d, at)).unwrap_or_default(),
+                LabelUse::Named => d.independent(|d| labels(d, at)).unwrap_or_default(),
                 LabelUse::Selected => labels(d, at).unwrap_or_else(|_| {
-                    // Without some of its labels it would be somebody else.
+                    // Without some of its labels other policies would select it.
                     d.misread();
                     Labels::new()
                 }),
             };
         }
         "annotations" => {
-            // A value that cannot be read is judged by what the annotation is for (D69).
-            metadata.annotations = d.sheltered(|d| annotations(d, at)).unwrap_or_default();
+            // The reader of the annotation decides what an unreadable value means (D69).
+            metadata.annotations = d.independent(|d| annotations(d, at)).unwrap_or_default();
         }
         "ownerReferences" => {
-            let owners = d.sheltered(|d| d.list(at, 0..=usize::MAX, owner));
+            let owners = d.independent(|d| d.list(at, 0..=usize::MAX, owner));
             metadata.owners = owners.unwrap_or_default();
         }
         "uid" => metadata.uid = text(d, at),
@@ -133,26 +133,28 @@ pub(crate) fn metadata<'a>(
         "generateName" | "resourceVersion" | "selfLink" | "deletionTimestamp" | "clusterName" => {
             drop(text(d, at));
         }
-        "generation" | "deletionGracePeriodSeconds" => d.sheltered(|d| d.check_integer(at)),
+        "generation" | "deletionGracePeriodSeconds" => d.independent(|d| d.check_integer(at)),
         "finalizers" => {
             let text = |d: &mut Decode<'a, '_>, at: &At<'_>| d.string(at).is_ok();
-            drop(d.sheltered(|d| d.list(at, 0..=usize::MAX, text)));
+            drop(d.independent(|d| d.list(at, 0..=usize::MAX, text)));
         }
         "managedFields" if d.shape() != ValueShape::Seq => {
-            d.sheltered(|d| d.wrong_type(at, "a list"));
+            d.independent(|d| d.wrong_type(at, "a list"));
         }
         _ => d.skip(),
     })?;
-    let named = fielded.has("name") || fielded.has("generateName") || fielded.advises("name");
+    let named = found_fields.has("name")
+        || found_fields.has("generateName")
+        || found_fields.advises("name");
     if !named {
-        missing_name(d, at, fielded.anchor);
+        missing_name(d, at, found_fields.anchor);
     }
-    Ok((metadata, fielded))
+    Ok((metadata, found_fields))
 }
 
-/// A text that nothing of the rest depends on.
+/// A text that no other field depends on.
 fn text<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Option<Cow<'a, str>> {
-    let text = d.sheltered(|d| d.string(at));
+    let text = d.independent(|d| d.string(at));
     text.ok().map(|it| it.value)
 }
 
@@ -183,10 +185,7 @@ fn check_name(d: &mut Decode<'_, '_>, at: &At<'_>, text: &Text<'_>, rule: NameRu
             Code::NameInvalid,
             at,
             text.span,
-            format!(
-                "{} is not a name that Kubernetes allows",
-                ticked(&text.value)
-            ),
+            format!("{} is not a valid name", ticked(&text.value)),
             format!("a name has {what}, and starts and ends with a letter or digit"),
         );
     }
@@ -198,7 +197,7 @@ fn check_namespace(d: &mut Decode<'_, '_>, at: &At<'_>, text: &Text<'_>, scope: 
             Code::NamespaceScope,
             at,
             text.span,
-            "objects of this kind belong to the whole cluster and have no namespace",
+            "objects of this kind are cluster-scoped and have no namespace",
             "remove the field",
         );
     } else if !is_dns_label(&text.value) {
@@ -239,7 +238,7 @@ fn label_value<'a>(d: &mut Decode<'a, '_>, key: &Text<'a>, at: &At<'_>) -> Reada
             at,
             span,
             format!("the label {} has no value", ticked(&key.value)),
-            "write `\"\"` for the empty value; to ask only for the key use `matchExpressions` with `Exists`",
+            "write `\"\"` for the empty value; to match only the key use `matchExpressions` with `Exists`",
         );
         return Err(crate::decode::Unreadable);
     }
@@ -274,7 +273,7 @@ pub(crate) fn check_label_value(d: &mut Decode<'_, '_>, at: &At<'_>, value: &Tex
     }
 }
 
-/// The annotations that Palisade reads; the values of others are only checked to be text.
+/// The annotations that Palisade reads; other values are only checked to be text.
 fn annotations<'a>(
     d: &mut Decode<'a, '_>,
     at: &At<'_>,

@@ -54,7 +54,7 @@ pub(crate) fn is_port_name(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// `a*3/b` stands for `aaa/b`: a token `C*N` is a character and how often it is repeated.
+    /// `a*3/b` is short for `aaa/b`: a token `C*N` is a character and how often it is repeated.
     fn expand(written: &str) -> String {
         let token = |token: &str| match token.split_once('*') {
             Some((c, count)) if c.chars().count() == 1 => match count.parse() {
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_judged_as_kubernetes_judges_them() {
+    fn names_are_checked_by_the_rules_of_kubernetes() {
         let table = include_str!("../tests/data/names.tsv");
         let mut rows = 0;
         for line in table.lines().filter(|line| !line.starts_with('#')) {

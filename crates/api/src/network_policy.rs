@@ -10,7 +10,7 @@ use crate::ports::{PortMatch, network_policy_port};
 use crate::problem::{Code, Span};
 use crate::selector::{Selector, selector};
 
-/// A NetworkPolicy. Unreadable parts match nothing; the isolation stands (D21).
+/// A NetworkPolicy. Unreadable parts match nothing; it still isolates (D21).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkPolicy<'a> {
     /// The pods that it isolates; unreadable: none (D110).
@@ -24,7 +24,7 @@ pub struct NetworkPolicy<'a> {
 }
 
 impl Default for NetworkPolicy<'_> {
-    /// About all pods of its namespace, and without rules.
+    /// A policy that selects all pods of its namespace and has no rules.
     fn default() -> Self {
         NetworkPolicy {
             pod_selector: Ok(Selector {
@@ -38,8 +38,8 @@ impl Default for NetworkPolicy<'_> {
 }
 
 impl NetworkPolicy<'_> {
-    /// Whether pods that are selected are isolated in a direction. Without `policyTypes` a policy
-    /// is about ingress, and about egress if it has egress rules.
+    /// Whether the policy isolates its pods in a direction. Without `policyTypes` it applies to
+    /// ingress, and to egress if it has egress rules.
     pub fn isolates(&self, direction: Direction) -> bool {
         if self.policy_types.is_empty() {
             return direction == Direction::Ingress || !self.egress.is_empty();
@@ -51,8 +51,8 @@ impl NetworkPolicy<'_> {
 }
 
 impl NetworkPolicy<'_> {
-    /// Whether the rules for a direction count: those of a direction that is not listed do not, also
-    /// if an entry that cannot be read isolates in it (D31, D105).
+    /// Whether the rules for a direction are evaluated: not those of an unlisted direction, even if
+    /// an unreadable entry isolates in it (D31, D105).
     pub fn has_rules(&self, direction: Direction) -> bool {
         if self.policy_types.is_empty() {
             return self.isolates(direction);
@@ -70,7 +70,7 @@ pub struct NetworkPolicyRule<'a> {
     pub ports: Readable<Vec<Readable<PortMatch<'a>>>>,
     /// Whether every key of the rule was known.
     pub sound: bool,
-    /// Where the rule stands.
+    /// Where the rule is.
     pub span: Span,
 }
 
@@ -79,7 +79,7 @@ pub struct NetworkPolicyRule<'a> {
 pub enum NetworkPolicyPeer<'a> {
     /// Pods: of the policy's own namespace if there is no namespace selector.
     Pods {
-        /// Which namespaces.
+        /// The namespaces.
         namespaces: Option<Selector<'a>>,
         /// Which of their pods; without one, all.
         pods: Option<Selector<'a>>,
@@ -89,21 +89,18 @@ pub enum NetworkPolicyPeer<'a> {
 }
 
 const SPEC: Fields = Fields::strict(&["podSelector", "policyTypes", "ingress", "egress"]).hints(&[
-    (
-        "subject",
-        "a NetworkPolicy selects its pods by `podSelector`",
-    ),
+    ("subject", "select the pods with `podSelector`"),
     (
         "priority",
-        "NetworkPolicies have no order; priorities belong to ClusterNetworkPolicy",
+        "NetworkPolicies have no order; ClusterNetworkPolicy has priorities",
     ),
     (
         "tier",
-        "NetworkPolicies have no tier; tiers belong to ClusterNetworkPolicy",
+        "NetworkPolicies have no tier; ClusterNetworkPolicy has tiers",
     ),
     (
         "namespaceSelector",
-        "a NetworkPolicy is about its own namespace; remove it, and set `metadata.namespace`",
+        "a NetworkPolicy applies to its own namespace; remove it, and set `metadata.namespace`",
     ),
     ("selector", "did you mean `podSelector`?"),
 ]);
@@ -118,7 +115,7 @@ pub(crate) fn spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<NetworkP
     let mut policy = NetworkPolicy::default();
     let mut keys = Vec::new();
     d.object(at, SPEC, |d, name, at| match name {
-        "podSelector" => policy.pod_selector = d.sheltered(|d| selector(d, at)),
+        "podSelector" => policy.pod_selector = d.independent(|d| selector(d, at)),
         "policyTypes" => {
             d.hint_type("write a list: `[Ingress, Egress]`");
             policy.policy_types = d
@@ -142,7 +139,7 @@ pub(crate) fn spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<NetworkP
     Ok(policy)
 }
 
-/// Says that rules are ignored because of `policyTypes` (D31), if all of that could be read.
+/// Reports rules that are ignored because of `policyTypes` (D31), if all of that could be read.
 fn report_ignored(
     d: &mut Decode<'_, '_>,
     at: &At<'_>,
@@ -160,7 +157,7 @@ fn report_ignored(
             Code::IgnoredRules,
             &at.field(direction.key()),
             key,
-            format!("the rules are ignored: `policyTypes` does not name `{word}`"),
+            format!("the rules are ignored: `policyTypes` does not include `{word}`"),
             format!("add `{word}` to `policyTypes`, which isolates the pods in this direction, or remove the rules"),
         );
     }
@@ -172,24 +169,30 @@ fn rules<'a>(
     direction: Direction,
 ) -> Vec<NetworkPolicyRule<'a>> {
     d.list(at, 0..=usize::MAX, |d, at| {
-        d.sheltered(|d| rule(d, at, direction))
+        d.independent(|d| rule(d, at, direction))
     })
     .unwrap_or_default()
 }
 
 const INGRESS_RULE: Fields = Fields::strict(&["from", "ports"]).hints(&[
-    ("to", "rules under `ingress` name their peers in `from`"),
-    ("action", "a NetworkPolicy only allows: it has no action"),
-    ("protocols", "a NetworkPolicy writes protocols in `ports`"),
+    ("to", "in `ingress` rules, write the peers in `from`"),
+    ("action", "a NetworkPolicy only allows; remove the action"),
+    (
+        "protocols",
+        "in a NetworkPolicy, write protocols in `ports`",
+    ),
     ("podSelector", "put it in a list under `from`"),
     ("namespaceSelector", "put it in a list under `from`"),
     ("ipBlock", "put it in a list under `from`"),
 ]);
 
 const EGRESS_RULE: Fields = Fields::strict(&["to", "ports"]).hints(&[
-    ("from", "rules under `egress` name their peers in `to`"),
-    ("action", "a NetworkPolicy only allows: it has no action"),
-    ("protocols", "a NetworkPolicy writes protocols in `ports`"),
+    ("from", "in `egress` rules, write the peers in `to`"),
+    ("action", "a NetworkPolicy only allows; remove the action"),
+    (
+        "protocols",
+        "in a NetworkPolicy, write protocols in `ports`",
+    ),
     ("podSelector", "put it in a list under `to`"),
     ("namespaceSelector", "put it in a list under `to`"),
     ("ipBlock", "put it in a list under `to`"),
@@ -207,15 +210,15 @@ fn rule<'a>(d: &mut Decode<'a, '_>, at: &At<'_>, direction: Direction) -> Networ
         span: d.span(),
     };
     d.hint_type("a rule is a mapping with its peers and `ports`");
-    let fielded = d.object(at, fields, |d, name, at| match name {
+    let found_fields = d.object(at, fields, |d, name, at| match name {
         "ports" => {
             d.hint_type("a list: `- port: 80`");
             rule.ports = d.list(at, 0..=usize::MAX, network_policy_port);
         }
         _ => rule.peers = d.list(at, 0..=usize::MAX, peer),
     });
-    match fielded {
-        Ok(fielded) => rule.sound = fielded.sound,
+    match found_fields {
+        Ok(found_fields) => rule.sound = found_fields.sound,
         Err(Unreadable) => rule.peers = Err(Unreadable),
     }
     rule
@@ -224,12 +227,15 @@ fn rule<'a>(d: &mut Decode<'a, '_>, at: &At<'_>, direction: Direction) -> Networ
 const PEER: Fields = Fields::strict(&["podSelector", "namespaceSelector", "ipBlock"]).hints(&[
     (
         "pods",
-        "a NetworkPolicy writes `podSelector`, with `namespaceSelector` beside it if need be",
+        "in a NetworkPolicy, write `podSelector`, with `namespaceSelector` beside it if needed",
     ),
-    ("namespaces", "a NetworkPolicy writes `namespaceSelector`"),
+    (
+        "namespaces",
+        "in a NetworkPolicy the field is `namespaceSelector`",
+    ),
     (
         "networks",
-        "a NetworkPolicy writes one block in an entry: `ipBlock: {cidr: ...}`",
+        "in a NetworkPolicy, write one block in an entry: `ipBlock: {cidr: ...}`",
     ),
     ("cidr", "put it under `ipBlock`"),
     (
@@ -238,7 +244,7 @@ const PEER: Fields = Fields::strict(&["podSelector", "namespaceSelector", "ipBlo
     ),
     (
         "ports",
-        "`ports` stands beside `from` or `to`, not inside a peer",
+        "write `ports` beside `from` or `to`, not inside a peer",
     ),
 ]);
 
@@ -246,12 +252,12 @@ fn peer<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<NetworkPolicyPeer<'
     let mut pods = None;
     let mut namespaces = None;
     let mut block = None;
-    let fielded = d.object(at, PEER, |d, name, at| match name {
+    let found_fields = d.object(at, PEER, |d, name, at| match name {
         "podSelector" => pods = Some(selector(d, at)),
         "namespaceSelector" => namespaces = Some(selector(d, at)),
         _ => block = Some(ip_block(d, at)),
     })?;
-    if !fielded.sound {
+    if !found_fields.sound {
         return Err(Unreadable);
     }
     match (block, pods, namespaces) {
@@ -260,7 +266,7 @@ fn peer<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<NetworkPolicyPeer<'
             d.report(
                 Code::OneOf,
                 at,
-                fielded.anchor,
+                found_fields.anchor,
                 "the peer is empty",
                 "set `podSelector`, `namespaceSelector` or `ipBlock`; for every pod of every namespace write `namespaceSelector: {}`",
             );
@@ -270,8 +276,8 @@ fn peer<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<NetworkPolicyPeer<'
             d.report(
                 Code::OneOf,
                 at,
-                fielded.anchor,
-                "`ipBlock` cannot stand with a selector in one peer",
+                found_fields.anchor,
+                "`ipBlock` and a selector cannot be set in one peer",
                 "write two peers, each with its own `- `",
             );
             Err(Unreadable)

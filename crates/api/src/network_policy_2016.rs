@@ -15,14 +15,14 @@ use palisade_core::text::ticked;
 /// A NetworkPolicy of 2016. It has an effect only in a namespace that the annotation isolates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkPolicy2016<'a> {
-    /// The pods it is about. Unreadable: none (D110).
+    /// The pods it selects. Unreadable: none (D110).
     pub pod_selector: Readable<Selector<'a>>,
-    /// What it allows to them.
+    /// The rules for traffic to them.
     pub ingress: Vec<Rule2016<'a>>,
 }
 
 impl Default for NetworkPolicy2016<'_> {
-    /// About all pods of its namespace, and without rules.
+    /// A policy that selects all pods of its namespace and has no rules.
     fn default() -> Self {
         NetworkPolicy2016 {
             pod_selector: Ok(Selector {
@@ -42,7 +42,7 @@ pub struct Rule2016<'a> {
     pub ports: Readable<Vec<Readable<PortMatch<'a>>>>,
     /// Whether every key of the rule was known.
     pub sound: bool,
-    /// Where the rule stands.
+    /// Where the rule is.
     pub span: Span,
 }
 
@@ -55,8 +55,7 @@ pub enum Source2016<'a> {
     Namespaces(Selector<'a>),
 }
 
-const NO_EGRESS: &str =
-    "the 2016 form knows only `ingress`; write `apiVersion: networking.k8s.io/v1`";
+const NO_EGRESS: &str = "the 2016 API has only `ingress`; write `apiVersion: networking.k8s.io/v1`";
 const SPEC: Fields = Fields::strict(&["podSelector", "ingress"])
     .hints(&[("egress", NO_EGRESS), ("policyTypes", NO_EGRESS)]);
 
@@ -64,9 +63,9 @@ const SPEC: Fields = Fields::strict(&["podSelector", "ingress"])
 pub(crate) fn spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<NetworkPolicy2016<'a>> {
     let mut policy = NetworkPolicy2016::default();
     d.object(at, SPEC, |d, name, at| match name {
-        "podSelector" => policy.pod_selector = d.sheltered(|d| bare_or_selector(d, at)),
+        "podSelector" => policy.pod_selector = d.independent(|d| bare_or_selector(d, at)),
         _ => {
-            let rules = d.list(at, 0..=usize::MAX, |d, at| d.sheltered(|d| rule(d, at)));
+            let rules = d.list(at, 0..=usize::MAX, |d, at| d.independent(|d| rule(d, at)));
             policy.ingress = rules.unwrap_or_default();
         }
     })?;
@@ -74,7 +73,7 @@ pub(crate) fn spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<NetworkP
 }
 
 const RULE: Fields = Fields::strict(&["ports", "from"])
-    .hints(&[("to", "rules under `ingress` name their sources in `from`")]);
+    .hints(&[("to", "in `ingress` rules, write the sources in `from`")]);
 
 fn rule<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Rule2016<'a> {
     let mut rule = Rule2016 {
@@ -84,12 +83,12 @@ fn rule<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Rule2016<'a> {
         span: d.span(),
     };
     d.hint_type("a rule is a mapping with `from` and `ports`");
-    let fielded = d.object(at, RULE, |d, name, at| match name {
+    let found_fields = d.object(at, RULE, |d, name, at| match name {
         "ports" => rule.ports = d.list(at, 0..=usize::MAX, port_2016),
         _ => rule.sources = d.list(at, 0..=usize::MAX, source),
     });
-    match fielded {
-        Ok(fielded) => rule.sound = fielded.sound,
+    match found_fields {
+        Ok(found_fields) => rule.sound = found_fields.sound,
         Err(Unreadable) => rule.sources = Err(Unreadable),
     }
     rule
@@ -97,14 +96,14 @@ fn rule<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Rule2016<'a> {
 
 const NO_BLOCKS: (&str, &str) = (
     "ipBlock",
-    "the 2016 form knows no addresses; write `apiVersion: networking.k8s.io/v1`",
+    "the 2016 API has no addresses; write `apiVersion: networking.k8s.io/v1`",
 );
 const SOURCE: Fields = Fields::strict(&["pods", "namespaces"]).hints(&[
     NO_BLOCKS,
     ("podSelector", "in `v1beta` the field is `pods`"),
     ("namespaceSelector", "in `v1beta` the field is `namespaces`"),
 ]);
-/// The proposal wrote `pods` and `namespaces`; what shipped wrote the names of today (D125).
+/// The proposal has `pods` and `namespaces`; the released API has the names of today (D125).
 const SHIPPED_SOURCE: Fields =
     Fields::strict(&["pods", "namespaces", "podSelector", "namespaceSelector"]).hints(&[NO_BLOCKS]);
 
@@ -118,7 +117,7 @@ fn source<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Source2016<'a>> {
         )
     };
     let mut source = Err(Unreadable);
-    let fielded = d.object(at, fields, |d, name, at| {
+    let found_fields = d.object(at, fields, |d, name, at| {
         let read = bare_or_selector(d, at);
         source = match name {
             "pods" | "podSelector" => read.map(Source2016::Pods),
@@ -126,11 +125,11 @@ fn source<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Source2016<'a>> {
         };
     })?;
     let help = OneOfHelp {
-        none: "write `pods` or `namespaces`; leave out `from` for every source",
-        several: "pods and namespaces cannot be combined in the 2016 form",
+        none: "write `pods` or `namespaces`; for every source remove `from`",
+        several: "pods and namespaces cannot be combined in the 2016 API",
     };
-    d.one_of(at, &fielded, names, Code::OneOf, help)?;
-    if fielded.sound {
+    d.one_of(at, &found_fields, names, Code::OneOf, help)?;
+    if found_fields.sound {
         source
     } else {
         Err(Unreadable)
@@ -141,10 +140,10 @@ fn source<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Source2016<'a>> {
 fn bare_or_selector<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Selector<'a>> {
     if d.shape() != ValueShape::Map || !d.is_bare_map(&["matchLabels", "matchExpressions"]) {
         let mut parts = SelectorParts::default();
-        let fielded = d.object(at, crate::selector::SELECTOR, |d, name, at| {
+        let found_fields = d.object(at, crate::selector::SELECTOR, |d, name, at| {
             parts.field(d, name, at)
         })?;
-        return if fielded.sound {
+        return if found_fields.sound {
             parts.finish()
         } else {
             Err(Unreadable)
@@ -156,7 +155,7 @@ fn bare_or_selector<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Selecto
         Code::BareSelector,
         at,
         span,
-        "this map of labels is read as `matchLabels`, which only the 2016 form allows",
+        "this map of labels is read as `matchLabels`, which only the 2016 API allows",
         "indent the labels under `matchLabels`",
     );
     Ok(Selector {
@@ -174,8 +173,8 @@ fn bare_or_selector<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Selecto
 const ISOLATION: &str = "net.beta.kubernetes.io/network-isolation";
 const SHIPPED_ISOLATION: &str = "net.beta.kubernetes.io/network-policy";
 
-/// Whether a namespace's annotations isolate its pods for ingress (D69, D71, D126). A value that
-/// cannot be read is reported and isolates.
+/// Whether a namespace's annotations isolate its pods for ingress (D69, D71, D126). An unreadable
+/// value is reported and isolates.
 pub(crate) fn isolation(d: &mut Decode<'_, '_>, metadata: &Metadata<'_>) -> bool {
     let root = At::Root;
     let at = root.field("metadata");
@@ -220,7 +219,7 @@ fn unreadable_isolation(d: &mut Decode<'_, '_>, at: &At<'_>, value: &Text<'_>, h
         at,
         value.span,
         format!(
-            "{} does not say whether the namespace is isolated",
+            "{} is not a value of this annotation; the namespace is isolated",
             ticked(&value.value)
         ),
         help,

@@ -1,4 +1,4 @@
-//! Nodes: the addresses that count as theirs.
+//! Nodes: the addresses that policies match.
 
 use std::net::IpAddr;
 
@@ -9,12 +9,12 @@ use crate::decode::{Decode, Readable};
 use crate::fields::Fields;
 use crate::path::At;
 
-/// A node, as far as policies can see it.
+/// The fields of a node that policies see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     /// Its internal and external addresses, in the order of the object (D106).
     pub addresses: Vec<NodeAddress>,
-    /// The blocks that its pods get addresses from.
+    /// The blocks of its pods' addresses.
     pub pod_cidrs: Vec<Cidr>,
 }
 

@@ -1,4 +1,4 @@
-//! Objects: what was read of one, and who it is.
+//! Objects: their identity and their fields.
 
 use palisade_core::policy::Direction;
 
@@ -27,19 +27,19 @@ pub struct Object<'a> {
     pub kind: Kind,
     /// The version of the API that it is written in.
     pub api_version: &'static str,
-    /// Who it is.
+    /// Its name, namespace and labels.
     pub metadata: Metadata<'a>,
-    /// What it says.
+    /// Its fields.
     pub spec: ObjectSpec<'a>,
-    /// The source it stands in.
+    /// Its source.
     pub source: SourceId,
-    /// Where in it.
+    /// Its place in the source.
     pub span: Span,
-    /// Whether nothing about it is an error; only `--lenient` goes on with an object that is not.
+    /// Whether it has no error; only `--lenient` continues with an object that has one.
     pub valid: bool,
 }
 
-/// What an object says, by kind.
+/// The fields of an object, by kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectSpec<'a> {
     /// A NetworkPolicy of v1.
@@ -60,9 +60,9 @@ pub enum ObjectSpec<'a> {
     Service(Service<'a>),
     /// Backends of a Service.
     EndpointSlice(EndpointSlice<'a>),
-    /// Anything that makes pods.
+    /// A workload: an object that creates pods.
     Workload(Workload<'a>),
-    /// Nothing that could be read: it has no effect, but it is there (D123).
+    /// An unreadable object: it has no effect, but it exists (D123).
     Unreadable,
 }
 
@@ -74,12 +74,12 @@ pub struct Namespace {
 }
 
 impl Object<'_> {
-    /// The namespace it lives in; objects without one live in `default` (D140).
+    /// Its namespace, `default` if it has none (D140).
     pub fn namespace(&self) -> Option<&str> {
         namespace(self.kind, &self.metadata)
     }
 
-    /// Where a rule stands, if it is a policy that has it.
+    /// The place of a rule, if the object is a policy that has it.
     pub fn rule_span(&self, direction: Direction, index: usize) -> Option<Span> {
         let ingress = direction == Direction::Ingress;
         match &self.spec {
@@ -126,7 +126,7 @@ impl Object<'_> {
     }
 }
 
-/// The namespace that an object of the kind lives in.
+/// The namespace of an object of the kind.
 fn namespace<'m>(kind: Kind, metadata: &'m Metadata<'_>) -> Option<&'m str> {
     if !kind.is_namespaced() {
         return None;
@@ -174,9 +174,12 @@ const SLICE_ROOT: Fields = Fields::strict(&[
     "endpoints",
     "ports",
 ])
-.hints(&[("spec", "an EndpointSlice has its fields at the top level")]);
+.hints(&[(
+    "spec",
+    "move the fields of an EndpointSlice to the top level",
+)]);
 
-/// Reads an object of a known kind, unless its essence could not be read. Problems have been
+/// Reads an object of a known kind; `None` if its identity is unreadable. Problems have been
 /// reported.
 pub(crate) fn object<'a>(
     d: &mut Decode<'a, '_>,
@@ -196,7 +199,7 @@ pub(crate) fn object<'a>(
             &at.field("name"),
             metadata.name_span,
             format!(
-                "a BaselineAdminNetworkPolicy must be called `default`, not {}",
+                "the name of a BaselineAdminNetworkPolicy must be `default`, not {}",
                 ticked(&metadata.name)
             ),
             "write `name: default`; a cluster has only one",
@@ -284,7 +287,7 @@ fn body<'a>(
     }
 }
 
-/// Reads a policy: everything is in its `spec`, which must be there.
+/// Reads a policy: everything is in its `spec`, which is required.
 fn policy<'a>(
     d: &mut Decode<'a, '_>,
     kind: Kind,
@@ -293,7 +296,7 @@ fn policy<'a>(
     let mut spec = None;
     let mut repeated = Vec::new();
     let anchor = d.span();
-    let (metadata, fielded) = root(d, kind, ROOT, |d, name, at| match name {
+    let (metadata, found_fields) = root(d, kind, ROOT, |d, name, at| match name {
         "spec" => spec = Some(read_spec(d, at)),
         _ => {
             // A NetworkPolicy had an empty status for a few releases of Kubernetes.
@@ -302,14 +305,14 @@ fn policy<'a>(
             } else {
                 Conditions::Required
             };
-            repeated = d.sheltered(|d| cluster_policy::status(d, at, conditions));
+            repeated = d.independent(|d| cluster_policy::status(d, at, conditions));
         }
     })?;
     let is_early = matches!(&spec, Some(Ok(ObjectSpec::ClusterPolicy(spec))) if spec.early_shape);
     if !is_early {
         cluster_policy::report_repeated(d, repeated);
     }
-    if spec.is_none() && !fielded.advises("spec") {
+    if spec.is_none() && !found_fields.advises("spec") {
         let root = At::Root;
         d.report(
             Code::Required,
@@ -317,13 +320,13 @@ fn policy<'a>(
             anchor,
             "the policy has no `spec`",
             if kind == Kind::NetworkPolicy {
-                "an API server takes it for an empty one, which isolates every pod of the namespace"
+                "add `spec`; an API server reads an empty one, which isolates every pod of the namespace"
             } else {
-                "say what the policy is about"
+                "add `spec`"
             },
         );
     }
-    // What an API server makes of a NetworkPolicy without a `spec`.
+    // How an API server reads a NetworkPolicy without a `spec`.
     let absent = || {
         if kind == Kind::NetworkPolicy {
             Ok(ObjectSpec::NetworkPolicy(NetworkPolicy::default()))
@@ -349,7 +352,7 @@ fn workload<'a>(
     Ok((metadata, Ok(ObjectSpec::Workload(workload))))
 }
 
-/// Reads what all objects have and gives the rest to `each`.
+/// Reads the common fields of all objects and passes the others to `each`.
 fn root<'a>(
     d: &mut Decode<'a, '_>,
     kind: Kind,
@@ -358,7 +361,7 @@ fn root<'a>(
 ) -> Readable<(Metadata<'a>, ObjectFields)> {
     let mut read = None;
     let at = At::Root;
-    let fielded = d.object(&at, fields, |d, name, at| match name {
+    let found_fields = d.object(&at, fields, |d, name, at| match name {
         "apiVersion" | "kind" => d.skip(),
         "metadata" => {
             read = metadata(d, at, kind.scope(), kind.name_rule(), kind.labelled())
@@ -367,12 +370,12 @@ fn root<'a>(
         }
         _ => each(d, name, at),
     })?;
-    if !fielded.has("metadata") && !fielded.advises("metadata") {
-        missing_name(d, &at.field("metadata"), fielded.anchor);
+    if !found_fields.has("metadata") && !found_fields.advises("metadata") {
+        missing_name(d, &at.field("metadata"), found_fields.anchor);
     }
     let metadata = read.unwrap_or_else(|| Metadata {
-        name_span: fielded.anchor,
+        name_span: found_fields.anchor,
         ..Metadata::default()
     });
-    Ok((metadata, fielded))
+    Ok((metadata, found_fields))
 }

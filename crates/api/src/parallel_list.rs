@@ -1,12 +1,12 @@
-//! The items of a large list, read side by side.
+//! The items of a large list, read in parallel.
 //!
-//! A list is cut where items probably start. The first piece does start at one; if a piece that starts
-//! at an item ends just where the next piece starts, that one starts at an item too. A piece that ends
-//! elsewhere is read again in one go with all that follows, and so is one whose items would have to
-//! know what was found before.
+//! A list is cut where items probably start. The first piece does start at one; if a piece that
+//! starts at an item ends just where the next piece starts, that one starts at an item too. A piece
+//! that ends elsewhere is read again sequentially with everything after it, and so is one whose
+//! items depend on earlier ones.
 //!
-//! The list may end anywhere, and then what was read of its pieces was in vain. So no more is read ahead
-//! than twice of what the list was seen to have.
+//! The list may end anywhere, and then its pieces were read in vain. So at most twice the bytes
+//! read so far are read ahead.
 
 use rayon::prelude::*;
 
@@ -16,13 +16,13 @@ use crate::problem::MAX_PROBLEMS;
 use crate::reader::Reader;
 use crate::type_meta::List;
 
-/// How many bytes a piece has at least. Handing it to a thread costs a few microseconds.
+/// How many bytes a piece has at least. Passing it to a thread costs a few microseconds.
 pub(crate) const PIECE_BYTES: usize = 1 << 18;
 
 /// How many pieces are read at a time, at most.
 const MOST_PIECES: usize = 64;
 
-/// How the reading of a piece ended, and the input behind it.
+/// How the reading of a piece ended, and the input after it.
 enum PieceEnd<I> {
     /// Where the next one starts.
     Next(I),
@@ -38,9 +38,9 @@ enum ReadAhead {
     Item,
     /// At the end of the list.
     End,
-    /// At an item, from which it is better to go on one by one.
+    /// At an item, from which sequential reading is faster.
     Stop,
-    /// Where it began: there are no pieces.
+    /// At the start: there are no pieces.
     Nothing,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads items side by side, up to so many bytes of them.
+    /// Reads items in parallel, up to this many bytes of them.
     fn read_ahead<I: Input<'a> + Clone + Send + Sync>(
         &self,
         input: &mut I,
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
             .map(|piece| self.piece(piece.clone(), list))
             .collect();
         for (piece, (found, end)) in pieces.into_iter().zip(read) {
-            // How many problems are kept is limited for the whole document.
+            // The limit of problems holds for the whole document.
             let has_room = part.problems.len() + found.problems.len() < MAX_PROBLEMS;
             match end {
                 PieceEnd::Next(next) if has_room => *input = next,

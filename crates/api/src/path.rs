@@ -1,6 +1,6 @@
 //! Field paths, written as kubectl writes them: `spec.ingress[0].from[1].ipBlock.cidr`.
 
-/// A place in an object, linked to the places around it. It lives on the stack of the decoders and
+/// A place in an object, linked to the places around it. It is on the stack of the decoders and
 /// becomes text only when a problem is reported.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum At<'p> {
@@ -45,7 +45,7 @@ impl<'p> At<'p> {
 pub(crate) struct PathText(String);
 
 impl PathText {
-    /// Keys that are not plain words stand in brackets and quotes: `metadata.labels["a.b/c"]`.
+    /// Writes keys that are not plain words in brackets and quotes: `metadata.labels["a.b/c"]`.
     pub(crate) fn field(&mut self, name: &str) {
         let plain = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
         if !name.is_empty() && name.bytes().all(plain) {

@@ -1,4 +1,4 @@
-//! Pods, and the pod templates that stand in for pods that do not exist yet.
+//! Pods, and the templates of pods that do not exist yet.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -16,21 +16,21 @@ use crate::ports::{port_name_help, port_number, protocol_or_empty};
 use crate::problem::Code;
 use palisade_core::text::ticked;
 
-/// A pod, as far as policies can see it.
+/// The fields of a pod that policies see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod<'a> {
-    /// What its specification says.
+    /// Its specification.
     pub spec: PodSpec<'a>,
-    /// What its status says.
+    /// Its status.
     pub status: PodStatus<'a>,
 }
 
-/// The part of a pod's specification that policies can see.
+/// The fields of a pod's specification that policies see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodSpec<'a> {
-    /// The node it is on, or is meant for.
+    /// The node it is bound to.
     pub node_name: Option<Cow<'a, str>>,
-    /// Whether it uses its node's network.
+    /// Whether it is a host-network pod.
     pub host_network: bool,
     /// The ports of its containers, and of init containers that keep running.
     pub ports: Vec<ContainerPort<'a>>,
@@ -47,30 +47,30 @@ pub struct ContainerPort<'a> {
     pub protocol: Protocol,
 }
 
-/// How far a pod has come.
+/// The phase of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// Not all containers have started.
     Pending,
     /// Running.
     Running,
-    /// Ended well; its address may belong to another pod.
+    /// Terminated with success; its address may belong to another pod.
     Succeeded,
-    /// Ended badly; likewise.
+    /// Terminated with an error; likewise.
     Failed,
-    /// Its node does not answer, or nobody said.
+    /// Its node does not respond, or the status has no phase.
     #[default]
     Unknown,
 }
 
-/// The part of a pod's status that policies can see.
+/// The fields of a pod's status that policies see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodStatus<'a> {
     /// The phase.
     pub phase: Phase,
     /// The pod's addresses.
     pub addresses: Vec<IpAddr>,
-    /// Whether it says of itself that it is not ready.
+    /// Whether its condition `Ready` is not true.
     pub unready: bool,
     /// The address of its node, as written.
     pub host_ip: Option<Cow<'a, str>>,
@@ -104,10 +104,10 @@ pub(crate) fn pod_spec<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PodS
             at,
             anchor,
             format!(
-                "the name {} stands for {ports} ports of this pod; ingress rules of NetworkPolicies match by names of at most {PORTS_OF_A_NAME}",
+                "{ports} ports of this pod have the name {}; ingress rules of NetworkPolicies match names with at most {PORTS_OF_A_NAME} ports",
                 ticked(&name)
             ),
-            "give the ports different names, or write their numbers into the rules",
+            "use different names, or write port numbers in the rules",
         );
     }
     Ok(spec)
@@ -146,7 +146,7 @@ fn container_port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Container
     let mut port_name = None;
     let mut number = Err(Unreadable);
     let mut proto = Ok(Protocol::Tcp);
-    let fielded = d.object(at, PORT, |d, name, at| match name {
+    let found_fields = d.object(at, PORT, |d, name, at| match name {
         "name" => {
             if let Ok(text) = d.string(at) {
                 if is_port_name(&text.value) {
@@ -167,7 +167,7 @@ fn container_port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Container
         "hostPort" => d.check_integer(at),
         _ => drop(d.string(at)),
     })?;
-    d.require(at, &fielded, "containerPort", "");
+    d.require(at, &found_fields, "containerPort", "");
     let (port, _) = number?;
     Ok(ContainerPort {
         name: port_name,
@@ -272,7 +272,7 @@ fn address_help(text: &str) -> &'static str {
 pub struct PodTemplate<'a> {
     /// The labels that its pods will have.
     pub labels: Labels<'a>,
-    /// What they will be.
+    /// Their specification.
     pub spec: PodSpec<'a>,
 }
 

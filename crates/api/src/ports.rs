@@ -1,4 +1,4 @@
-//! Ports as policies write them, in all generations.
+//! Ports as policies write them, in all API versions.
 
 use std::borrow::Cow;
 use std::num::NonZeroU16;
@@ -13,7 +13,7 @@ use crate::path::At;
 use crate::problem::{Code, Span};
 use palisade_core::text::ticked;
 
-/// What a rule says of protocol and port, one entry of its list.
+/// One entry of a rule's list of ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortMatch<'a> {
     /// Ports of one protocol.
@@ -35,7 +35,7 @@ const PROTOCOL_HINTS: [(&str, &str); 2] = [
         "ICMP",
         "only `TCP`, `UDP` and `SCTP` can be filtered; ICMP follows rules without ports",
     ),
-    ("ANY", "leave out the list of ports to match every protocol"),
+    ("ANY", "remove the list of ports to match every protocol"),
 ];
 
 /// Reads a protocol.
@@ -64,9 +64,9 @@ pub(crate) fn port_number(d: &mut Decode<'_, '_>, at: &At<'_>) -> Readable<(NonZ
 /// Whether the start and end of a range may be the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SinglePort {
-    Fine,
-    Warned,
-    Refused,
+    Valid,
+    Warning,
+    Invalid,
 }
 
 /// Makes a range of two bounds that were read.
@@ -92,15 +92,15 @@ pub(crate) fn port_range(
     };
     if start.0 == end.0 {
         match single {
-            SinglePort::Fine => {}
-            SinglePort::Warned => d.report(
+            SinglePort::Valid => {}
+            SinglePort::Warning => d.report(
                 Code::PortRangeSingle,
                 at,
                 end.1,
                 format!("the range has only the port {}", start.0),
                 "write it as one port: `portNumber`",
             ),
-            SinglePort::Refused => d.report(
+            SinglePort::Invalid => d.report(
                 Code::PortRange,
                 at,
                 end.1,
@@ -118,17 +118,17 @@ pub(crate) fn port_range(
 const NETWORK_POLICY_PORT: Fields = Fields::strict(&["protocol", "port", "endPort"]).hints(&[
     (
         "portNumber",
-        "a NetworkPolicy writes `port` and `protocol` directly in the entry",
+        "in a NetworkPolicy, write `port` and `protocol` directly in the entry",
     ),
     (
         "portRange",
-        "a NetworkPolicy writes a range as `port` and `endPort`",
+        "in a NetworkPolicy, write a range as `port` and `endPort`",
     ),
     (
         "targetPort",
-        "policies see ports after translation: write the container's `port`",
+        "policies see ports after address translation; write the container's port as `port`",
     ),
-    ("number", "a NetworkPolicy writes the number as `port`"),
+    ("number", "in a NetworkPolicy, write the number as `port`"),
 ]);
 
 /// Reads an entry of a NetworkPolicy's `ports` (also the early cluster policies use it).
@@ -141,14 +141,14 @@ pub(crate) fn network_policy_port<'a>(
 
 const PORT_2016: Fields = Fields::strict(&["protocol", "port"]).hints(&[(
     "endPort",
-    "the 2016 form knows only single ports; write `apiVersion: networking.k8s.io/v1`",
+    "the 2016 API has only single ports; write `apiVersion: networking.k8s.io/v1`",
 )]);
 
-/// Reads an entry of a 2016 policy's `ports`, which knew neither ranges nor SCTP (D72).
+/// Reads an entry of a 2016 policy's `ports`, which have neither ranges nor SCTP (D72).
 pub(crate) fn port_2016<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PortMatch<'a>> {
     port_entry(d, at, PORT_2016, |d, at| {
         let [tcp, udp, _] = PROTOCOLS;
-        let hints = [("SCTP", "the 2016 form knows only `TCP` and `UDP`")];
+        let hints = [("SCTP", "the 2016 API has only `TCP` and `UDP`")];
         d.word(at, &[tcp, udp], &hints)
             .map(|(protocol, _)| protocol)
     })
@@ -164,18 +164,18 @@ fn port_entry<'a>(
     let mut protocol_read = Ok(Protocol::Tcp);
     let mut port = None;
     let mut end_port = None;
-    let fielded = d.object(at, fields, |d, name, at| match name {
+    let found_fields = d.object(at, fields, |d, name, at| match name {
         "protocol" => protocol_read = protocol(d, at),
         "port" => port = Some(port_or_name(d, at)),
         _ => end_port = Some((d.anchor(), port_number(d, at))),
     })?;
-    if fielded.sound && fielded.present == 0 {
+    if found_fields.sound && found_fields.present == 0 {
         d.report(
             Code::PortEmptyTcp,
             at,
-            fielded.anchor,
-            "the entry is empty, so it means every port of TCP; UDP, SCTP and ICMP do not match",
-            "for everything leave out the list of ports; for all of TCP write `protocol: TCP`",
+            found_fields.anchor,
+            "the entry is empty; it matches every TCP port, and no UDP, SCTP or ICMP",
+            "for every protocol remove the list of ports; for all of TCP write `protocol: TCP`",
         );
     }
     let protocol = protocol_read?;
@@ -191,7 +191,7 @@ fn port_entry<'a>(
                 &at.field("endPort"),
                 (port, span),
                 end?,
-                SinglePort::Fine,
+                SinglePort::Valid,
             )?;
             PortMatch::Numbers(protocol, range)
         }
@@ -207,7 +207,7 @@ fn port_entry<'a>(
             return Err(Unreadable);
         }
     };
-    if fielded.sound {
+    if found_fields.sound {
         Ok(matched)
     } else {
         Err(Unreadable)
@@ -229,12 +229,12 @@ fn port_or_name<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PortOrName<
         return Ok(PortOrName::Name(text.value));
     }
     let help = port_name_help(&text.value);
-    let message = format!("{} is not the name of a port", ticked(&text.value));
+    let message = format!("{} is not a port name", ticked(&text.value));
     d.report(Code::PortName, at, text.span, message, help);
     Err(Unreadable)
 }
 
-/// What is probably meant by a text that is not the name of a port.
+/// The help for a text that is not a port name.
 pub(crate) fn port_name_help(text: &str) -> String {
     if let Ok(number) = text.parse::<u32>() {
         return match number {
@@ -274,7 +274,10 @@ pub(crate) fn free_port_name<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readabl
             Code::PortNameOdd,
             at,
             text.span,
-            format!("no container port can be called {}", ticked(&text.value)),
+            format!(
+                "no container port can have the name {}",
+                ticked(&text.value)
+            ),
             PORT_NAME_HELP,
         );
     }

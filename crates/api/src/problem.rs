@@ -1,4 +1,4 @@
-//! Problems: what is wrong with an input, where exactly, and what to do about it.
+//! Problems: what is wrong with an input, the exact place, and a help.
 
 /// A range of bytes in one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,7 +10,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The range between two offsets. Sources are kept smaller than 4 GiB, so that an offset fits.
+    /// The range between two offsets. Sources are smaller than 4 GiB: every offset fits.
     pub fn new(start: usize, end: usize) -> Span {
         let clamp = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
         Span {
@@ -52,27 +52,27 @@ pub struct SourceId(pub u32);
 
 pub use palisade_core::analysis::lint::Severity;
 
-/// Another place that a problem is about.
+/// Another place of a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Related {
     /// Where it is.
     pub source: SourceId,
     /// The bytes.
     pub span: Span,
-    /// What stands there.
+    /// What is there.
     pub label: &'static str,
 }
 
-/// One thing that is wrong, or remarkable, in an input.
+/// An error, or a likely mistake, in an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What kind of problem it is.
+    /// The kind of problem.
     pub code: Code,
     /// The source it is in.
     pub source: SourceId,
-    /// The bytes it is about.
+    /// Its bytes.
     pub span: Span,
-    /// The object it is in, as `netpol/shop/db`, once it could be told.
+    /// The object it is in, as `netpol/shop/db`, if its name was read.
     pub object: Option<String>,
     /// The field, as kubectl would write it: `spec.ingress[0].from[1].ipBlock.cidr`.
     pub path: Option<String>,
@@ -80,7 +80,7 @@ pub struct Problem {
     pub message: String,
     /// What to do about it.
     pub help: Option<String>,
-    /// Another place to look at.
+    /// A related place.
     pub related: Option<Related>,
 }
 
@@ -90,7 +90,7 @@ impl Problem {
         self.code.severity()
     }
 
-    /// Whether the object cannot stand as it is.
+    /// Whether the object is invalid.
     pub fn is_error(&self) -> bool {
         self.severity() == Severity::Error
     }
@@ -105,74 +105,74 @@ palisade_core::codes! {
     ControlCharacter = "CONTROL-CHARACTER", Error, "The document has a character that YAML does not allow.";
     TabIndent = "TAB-INDENT", Error, "A tab is used for indentation, where YAML needs spaces.";
     HelmTemplate = "HELM-TEMPLATE", Error, "The document is a Helm template that has not been rendered.";
-    DuplicateKey = "DUPLICATE-KEY", Error, "A mapping has the same key twice; readers differ in which one they keep.";
+    DuplicateKey = "DUPLICATE-KEY", Error, "A mapping has a key twice; readers differ in which one they keep.";
     AliasUndefined = "ALIAS-UNDEFINED", Error, "An alias names an anchor that the document does not define before it.";
-    AliasCycle = "ALIAS-CYCLE", Error, "An alias stands inside the value it names.";
-    AliasBudget = "ALIAS-BUDGET", Error, "The aliases of a document expand to far more than the document holds.";
+    AliasCycle = "ALIAS-CYCLE", Error, "An alias is inside the value it names.";
+    AliasBudget = "ALIAS-BUDGET", Error, "The aliases of a document expand to far more than the document has.";
     MergeKey = "MERGE-KEY", Error, "A merge key `<<` has a value that is neither a mapping nor a list of mappings.";
     NestingDepth = "NESTING-DEPTH", Error, "The document is nested deeper than any object can be.";
     FlowTooLarge = "FLOW-TOO-LARGE", Error, "A collection in brackets is too large to be read as YAML.";
-    FileTooLarge = "FILE-TOO-LARGE", Error, "The file is larger than what is read.";
+    FileTooLarge = "FILE-TOO-LARGE", Error, "The file is larger than the limit.";
     BrokenGzip = "BROKEN-GZIP", Error, "The file ends in .gz and cannot be decompressed.";
     YamlTag = "YAML-TAG", Error, "A YAML tag has no meaning in a manifest, or does not fit its value.";
     YamlKey = "YAML-KEY", Error, "A key of a mapping is not a plain value.";
     NotAnObject = "NOT-AN-OBJECT", Error, "A document or list item is not a Kubernetes object.";
-    NoType = "NO-TYPE", Warning, "A document has neither apiVersion nor kind and is passed over.";
+    NoType = "NO-TYPE", Warning, "A document has neither apiVersion nor kind and is skipped.";
     ApiVersionMissing = "API-VERSION-MISSING", Error, "The object has a kind and no apiVersion.";
     KindMissing = "KIND-MISSING", Error, "The object has an apiVersion and no kind.";
-    UnknownVersion = "UNKNOWN-VERSION", Error, "The object is a policy in an apiVersion that does not exist or is not known.";
+    UnknownVersion = "UNKNOWN-VERSION", Error, "The object is a policy with an unknown apiVersion.";
     UnknownKind = "UNKNOWN-KIND", Error, "The apiVersion has no such kind.";
-    DuplicateObject = "DUPLICATE-OBJECT", Error, "The same object is given twice.";
-    UnknownField = "UNKNOWN-FIELD", Error, "The field does not exist; an API server would drop it, and the object would mean something else.";
-    WrongType = "WRONG-TYPE", Error, "The value has another type than the field.";
+    DuplicateObject = "DUPLICATE-OBJECT", Error, "The input has an object twice.";
+    UnknownField = "UNKNOWN-FIELD", Error, "The field does not exist; an API server drops it, which changes the object.";
+    WrongType = "WRONG-TYPE", Error, "The value does not have the type of the field.";
     Required = "REQUIRED", Error, "A required field is missing.";
     OneOf = "ONE-OF", Error, "Exactly one of several fields must be set.";
     TooMany = "TOO-MANY", Error, "A list is longer than the API allows.";
     TooFew = "TOO-FEW", Error, "A list is shorter than the API allows.";
     TooLong = "TOO-LONG", Error, "A text is longer than the API allows.";
     OutOfRange = "OUT-OF-RANGE", Error, "A number is outside the range of its field.";
-    UnknownValue = "UNKNOWN-VALUE", Error, "The value is not one of those that the field can have.";
-    DuplicateItem = "DUPLICATE-ITEM", Error, "A list that must not repeat an entry does.";
+    UnknownValue = "UNKNOWN-VALUE", Error, "The value is not one of the field's values.";
+    DuplicateItem = "DUPLICATE-ITEM", Error, "A list has a duplicate entry.";
     NameMissing = "NAME-MISSING", Error, "The object has no name.";
-    NameInvalid = "NAME-INVALID", Error, "The name is not one that Kubernetes allows.";
+    NameInvalid = "NAME-INVALID", Error, "The name is not a valid name in Kubernetes.";
     BanpName = "BANP-NAME", Error, "A BaselineAdminNetworkPolicy has another name than `default`.";
     NamespaceScope = "NAMESPACE-SCOPE", Warning, "A cluster-wide object has a namespace, which is ignored.";
-    LabelInvalid = "LABEL-INVALID", Error, "A label key or value is not one that Kubernetes allows.";
-    NullLabel = "NULL-LABEL", Error, "A label has no value; API servers differ in what they make of it.";
-    InvalidSubject = "INVALID-SUBJECT", Error, "The policy does not say which pods it is about, so it would select none.";
+    LabelInvalid = "LABEL-INVALID", Error, "A label key or value is not valid in Kubernetes.";
+    NullLabel = "NULL-LABEL", Error, "A label has no value; API servers differ in how they read it.";
+    InvalidSubject = "INVALID-SUBJECT", Error, "The policy has no readable subject; it would select no pods.";
     SelectorValues = "SELECTOR-VALUES", Error, "The values of a selector do not fit its operator.";
     CidrInvalid = "CIDR-INVALID", Error, "The text is not an address block.";
-    CidrExcept = "CIDR-EXCEPT", Error, "An exception does not lie inside its block.";
+    CidrExcept = "CIDR-EXCEPT", Error, "An exception is not inside its block.";
     CidrHostbits = "CIDR-HOSTBITS", Info, "An address block has bits set after its prefix; they have no effect.";
     CidrLeadingZeros = "CIDR-LEADING-ZEROS", Warning, "An address has leading zeros, which new objects may not have.";
-    PortName = "PORT-NAME", Error, "The text is not the name of a port.";
-    PortNameOdd = "PORT-NAME-ODD", Warning, "No container port can have this name, so the rule never matches by it.";
-    PortNameCrowded = "PORT-NAME-CROWDED", Warning, "A name stands for so many ports of one pod that ingress rules of NetworkPolicies do not match by it there.";
-    PortRange = "PORT-RANGE", Error, "The bounds of a port range do not fit.";
+    PortName = "PORT-NAME", Error, "The text is not a port name.";
+    PortNameOdd = "PORT-NAME-ODD", Warning, "No container port can have this name; the rule never matches by it.";
+    PortNameCrowded = "PORT-NAME-CROWDED", Warning, "Too many ports of one pod have the same name; ingress rules of NetworkPolicies do not match it there.";
+    PortRange = "PORT-RANGE", Error, "The bounds of a port range are not valid.";
     PortRangeSingle = "PORT-RANGE-SINGLE", Warning, "A port range starts where it ends.";
     DialectMixed = "DIALECT-MIXED", Error, "One object mixes the shapes of two releases of its API.";
     RelatedCase = "RELATED-CASE", Warning, "A relation is written in lower case.";
     AnpPrunedWide = "ANP-PRUNED-WIDE", Warning, "Newer clusters would store this peer as one that matches every namespace.";
     DomainInvalid = "DOMAIN-INVALID", Error, "The text is not a domain name pattern.";
-    DomainOdd = "DOMAIN-ODD", Warning, "The API admits the domain name, though it is hardly the name of a host.";
-    DomainAction = "DOMAIN-ACTION", Error, "Only rules that accept can name domains.";
+    DomainOdd = "DOMAIN-ODD", Warning, "The API accepts the domain name, which is hardly a host name.";
+    DomainAction = "DOMAIN-ACTION", Error, "Only rules that accept can have domain names.";
     Channel = "CHANNEL", Warning, "Not every release channel of the API accepts this.";
     BareSelector = "BARE-SELECTOR", Warning, "A selector of the 2016 proposal is written as a bare map of labels.";
-    IsolationAnnotation = "ISOLATION-ANNOTATION", Error, "An isolation annotation cannot be read, so the namespace counts as isolated.";
+    IsolationAnnotation = "ISOLATION-ANNOTATION", Error, "An isolation annotation is unreadable; the namespace counts as isolated.";
     IpInvalid = "IP-INVALID", Error, "The text is not an IP address.";
-    PortEmptyTcp = "PORT-EMPTY-TCP", Warning, "An entry of `ports` is empty, which means every port of TCP and nothing else.";
-    IgnoredRules = "IGNORED-RULES", Warning, "The NetworkPolicy has rules for a direction that its policyTypes do not name; they are ignored.";
-    PodSelectorEverywhere = "POD-SELECTOR-EVERYWHERE", Warning, "A peer of a cluster-wide policy of 2021 has a pod selector alone, which means pods of all namespaces.";
-    NamespaceUnknown = "NS-UNKNOWN", Info, "A pod's namespace is not given, so that it has no label but its name.";
+    PortEmptyTcp = "PORT-EMPTY-TCP", Warning, "An entry of `ports` is empty; it matches every TCP port and nothing else.";
+    IgnoredRules = "IGNORED-RULES", Warning, "The NetworkPolicy has rules for a direction that its policyTypes do not include; they are ignored.";
+    PodSelectorEverywhere = "POD-SELECTOR-EVERYWHERE", Warning, "A peer of a 2021 cluster-wide policy has only a pod selector; it matches pods of all namespaces.";
+    NamespaceUnknown = "NS-UNKNOWN", Info, "The input has no Namespace object for a pod; the namespace's only label is its name.";
     IpConflict = "IP-CONFLICT", Warning, "Two pods, or a pod and a node, have the same address.";
-    OverBudget = "OVER-BUDGET", Warning, "The NetworkPolicies of a namespace have more entries than nodes keep for it; this one does not fit, and none of its rules has an effect.";
+    OverBudget = "OVER-BUDGET", Warning, "The NetworkPolicies of a namespace exceed its budget; this one does not fit, and none of its rules has an effect.";
     MoreProblems = "MORE-PROBLEMS", Error, "The document has more problems than are reported.";
     }
 }
 
 impl Code {
-    /// Whether the object is right and its author may still have meant something else, so that it is
-    /// for `lint` to say and not for `check`.
+    /// Whether the object is valid and may still be a mistake: `lint` reports it, and `check` does
+    /// not.
     pub fn is_lint(self) -> bool {
         matches!(
             self,
@@ -181,7 +181,7 @@ impl Code {
     }
 }
 
-/// The most problems of one document that are kept: a broken generator can make millions, and
+/// The most problems of one document that are kept: a broken generator can produce millions, and
 /// memory must stay in proportion to the input.
 pub(crate) const MAX_PROBLEMS: usize = 10_000;
 
@@ -189,15 +189,15 @@ pub(crate) const MAX_PROBLEMS: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
     list: Vec<Problem>,
-    /// How many of them only `lint` tells. They have room of their own, so that `check` keeps what it
+    /// How many of them only `lint` reports. They have a limit of their own: `check` keeps what it
     /// would keep without them.
     n_lint: usize,
-    /// Where the first problem that was not kept stands, and how many of them were errors.
+    /// The place of the first problem that was not kept, and how many of those were errors.
     dropped: Option<(SourceId, Span)>,
     dropped_errors: usize,
 }
 
-/// A moment in the reading of a document.
+/// A position in the list of problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProblemMark {
     kept: usize,
@@ -219,12 +219,12 @@ impl Problems {
         }
     }
 
-    /// How many there were, as far as they were kept.
+    /// How many were kept.
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// A mark for the questions below.
+    /// A mark for the methods below.
     pub(crate) fn mark(&self) -> ProblemMark {
         ProblemMark {
             kept: self.list.len(),
@@ -232,12 +232,12 @@ impl Problems {
         }
     }
 
-    /// What was reported since a mark.
+    /// The problems since a mark.
     pub(crate) fn since(&self, mark: ProblemMark) -> impl Iterator<Item = &Problem> {
         self.list.iter().skip(mark.kept)
     }
 
-    /// What was reported since a mark, to add to it.
+    /// The problems since a mark, mutable.
     pub(crate) fn since_mut(&mut self, mark: ProblemMark) -> impl Iterator<Item = &mut Problem> {
         self.list.iter_mut().skip(mark.kept)
     }
@@ -247,7 +247,7 @@ impl Problems {
         self.dropped_errors > mark.dropped_errors || self.since(mark).any(Problem::is_error)
     }
 
-    /// Takes back what was reported since a mark.
+    /// Removes the problems since a mark.
     pub(crate) fn discard_since(&mut self, mark: ProblemMark) {
         let forgotten = self.since(mark).filter(|it| it.code.is_lint()).count();
         self.n_lint -= forgotten;
@@ -255,7 +255,7 @@ impl Problems {
         self.dropped_errors = mark.dropped_errors;
     }
 
-    /// All of them; the last one says if there were more.
+    /// All of them; the last one reports whether there were more.
     pub(crate) fn into_vec(self) -> Vec<Problem> {
         let mut problems = self.list;
         if let Some((source, span)) = self.dropped {
@@ -265,7 +265,7 @@ impl Problems {
                 span,
                 object: None,
                 path: None,
-                message: format!("the document has more than {MAX_PROBLEMS} problems; from here on they are not reported"),
+                message: format!("the document has more than {MAX_PROBLEMS} problems; problems from here on are not reported"),
                 help: Some("correct the others first".to_owned()),
                 related: None,
             });

@@ -19,17 +19,17 @@ pub(crate) struct Reader<'a> {
     pub(crate) strategy: ReadStrategy,
 }
 
-/// Which of several ways to the same answer are taken.
+/// How documents are read; the result is the same.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadStrategy {
     /// Whether block-style YAML is read without the full parser.
     pub(crate) blocks: bool,
-    /// How many bytes the pieces of a list have at least that are read side by side.
+    /// How many bytes the pieces of a list have at least that are read in parallel.
     pub(crate) piece_bytes: usize,
 }
 
 impl ReadStrategy {
-    /// The fastest ones.
+    /// The fastest one.
     pub(crate) fn fastest() -> ReadStrategy {
         let several = rayon::current_num_threads() > 1;
         ReadStrategy {
@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What keeps a range from being read at all.
+    /// Reports bytes that prevent reading a range at all.
     fn unreadable(&self, range: &Range<usize>) -> Option<Problem> {
         let span = self.source.broken_in(range)?;
         let help = "save the file as UTF-8";
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
             let at = range.start + at;
             let span = Span::new(at, at + c.len_utf8());
             let message = format!(
-                "the control character U+{:04X} cannot stand in YAML",
+                "YAML does not allow the control character U+{:04X}",
                 u32::from(c)
             );
             let help = "remove it, or write it as an escape in double quotes";
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         }
         let mut places: Vec<Span> = flaws.iter().map(|flaw| flaw.span).collect();
         places.sort();
-        // The first few flaws tell; each look goes through the whole document.
+        // The first few flaws are enough; each search reads the whole document.
         let template = flaws
             .iter()
             .take(3)
@@ -136,7 +136,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A document of a YAML stream may be JSON, which is read as such: it is cheaper. Whether it was.
+    /// Reads a document of a YAML stream as JSON, which is cheaper; returns whether it was JSON.
     fn json_document_in(&self, range: &Range<usize>, part: &mut SourcePart<'a>) -> bool {
         let document = self.text.get(range.clone()).unwrap_or_default();
         let body = document
@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
                 continue;
             }
             if recovering && rest.starts_with([',', ']', '}']) {
-                // What is left of the broken document around the next one.
+                // The rest of the broken document around the next one.
                 at += 1;
                 continue;
             }
@@ -197,10 +197,10 @@ impl<'a> Reader<'a> {
             let is_array = rest.starts_with('[');
             let next = self.next_json_document(at, if is_array { error.offset } else { at + 1 });
             let problem = self.unreadable(&(at..next)).unwrap_or_else(|| {
-                // A document that is cut off runs on into the next one.
+                // A truncated document continues into the next one.
                 let end = at + self.text.get(at..next).unwrap_or_default().trim_end().len();
                 if error.offset > end {
-                    let message = "this is not JSON: the document breaks off";
+                    let message = "this is not JSON: the document is incomplete";
                     let help = Some("is a bracket, a brace or a quote not closed?");
                     return self.problem(Code::JsonSyntax, Span::new(end, end), message, help);
                 }
@@ -220,7 +220,7 @@ impl<'a> Reader<'a> {
                     ),
                 }
             });
-            // The items of a list before the break were whole.
+            // The items of a list before the break were complete.
             part.append(document);
             part.problems.push(problem);
             at = next;
@@ -228,7 +228,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A number or a word ends at a space or a sign; what follows it directly is not another value.
+    /// A number or a word ends at a space or punctuation; no other value may follow it directly.
     fn separated(&self, value: &str, end: usize, part: &mut SourcePart<'a>) {
         let next = self.text.as_bytes().get(end);
         let separated = next.is_none_or(|next| b" \t\r\n\"[]{},:".contains(next));
@@ -258,7 +258,7 @@ impl<'a> Reader<'a> {
 
     /// Where the next document can start after a broken one: an object at the start of a line.
     fn next_json_document(&self, broken: usize, from: usize) -> usize {
-        // It may start just where the break was noticed.
+        // It may start exactly where the error was found.
         let mut from = from.saturating_sub(1);
         while !self.text.is_char_boundary(from) {
             from -= 1;
@@ -274,7 +274,7 @@ impl<'a> Reader<'a> {
                 || body.starts_with("\"kind\"")
                 || line.starts_with("---")
         });
-        // INVARIANT: always further on, or reading would not end.
+        // INVARIANT: the offset always grows, or reading would not end.
         next.map(|at| from + at)
             .filter(|next| *next > broken)
             .unwrap_or(self.text.len())

@@ -8,7 +8,7 @@ use crate::reader::ReadStrategy;
 use crate::source::Source;
 use crate::source::{documents, unprintable};
 
-/// Reads sources by the full parser, and every list in one go.
+/// Reads sources by the full parser, and every list sequentially.
 pub fn read_plainly(sources: &[Source], options: Options) -> Manifests<'_> {
     let ways = ReadStrategy {
         blocks: false,
@@ -17,7 +17,7 @@ pub fn read_plainly(sources: &[Source], options: Options) -> Manifests<'_> {
     read_by(sources, options, ways, &|_| {})
 }
 
-/// Reads sources as fast as can be, with lists cut in pieces of so many bytes.
+/// Reads sources by the fast readers, with lists cut in pieces of this many bytes.
 pub fn read_in_pieces(sources: &[Source], options: Options, bytes: usize) -> Manifests<'_> {
     let ways = ReadStrategy {
         blocks: true,
@@ -26,16 +26,16 @@ pub fn read_in_pieces(sources: &[Source], options: Options, bytes: usize) -> Man
     read_by(sources, options, ways, &|_| {})
 }
 
-/// What came of reading the documents of a text as block-style YAML and by the full parser.
+/// The results of reading the documents of a text as block-style YAML and by the full parser.
 #[derive(Debug, Default)]
 pub struct Documents {
-    /// How many there are, those with characters that YAML does not allow left out.
+    /// How many there are, without those with characters that YAML does not allow.
     pub all: usize,
     /// How many the fast reader did not give up.
     pub followed: usize,
     /// The bytes of those that it gave up.
     pub given_up: Vec<Range<usize>>,
-    /// Where the two first read something else.
+    /// The first difference between the two.
     pub difference: Option<String>,
 }
 
@@ -56,7 +56,7 @@ pub fn compare_documents(text: &str) -> Documents {
         let in_pieces = block::read(text, range.clone(), 1);
         let (full, flaws) = yaml::read(text, range.clone());
         let difference = match flaws.first() {
-            Some(flaw) => Some(format!("the full parser refuses it: {}", flaw.message)),
+            Some(flaw) => Some(format!("the full parser rejects it: {}", flaw.message)),
             None if full.is_empty() || fast.is_empty() => (full.is_empty() != fast.is_empty())
                 .then(|| "only one of the two is empty".to_owned()),
             None => {
@@ -74,7 +74,7 @@ pub fn compare_documents(text: &str) -> Documents {
     found
 }
 
-/// Reads every document of a text as block-style YAML and forgets it; how many were not given up.
+/// Reads every document of a text as block-style YAML; returns how many were not given up.
 pub fn follow(text: &str) -> usize {
     let documents = documents(text, 0);
     let followed = documents

@@ -1,4 +1,4 @@
-//! Label selectors, as every generation writes them.
+//! Label selectors, as every API version writes them.
 
 use std::borrow::Cow;
 
@@ -15,24 +15,24 @@ pub type Selector<'a> = palisade_core::labels::Selector<Cow<'a, str>>;
 
 /// The keys of a selector.
 pub(crate) const SELECTOR: Fields = Fields::strict(&["matchLabels", "matchExpressions"]).hints(&[
-    ("namespaceSelector", "this field is the selector itself: write `matchLabels` directly in it, as in `namespaces: {matchLabels: ...}`"),
-    ("podSelector", "this field is the selector itself: write `matchLabels` directly in it, as in `namespaces: {matchLabels: ...}`"),
+    ("namespaceSelector", "this field is the selector itself; write `matchLabels` directly in it, like `namespaces: {matchLabels: ...}`"),
+    ("podSelector", "this field is the selector itself; write `matchLabels` directly in it, like `namespaces: {matchLabels: ...}`"),
 ])
-    .fallback("labels stand under `matchLabels`");
+    .fallback("write labels under `matchLabels`");
 
 /// Reads a label selector.
 pub(crate) fn selector<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Selector<'a>> {
     d.hint_type("write a selector: `{matchLabels: {app: web}}`");
     let mut parts = SelectorParts::default();
-    let fielded = d.object(at, SELECTOR, |d, name, at| parts.field(d, name, at))?;
-    if fielded.sound {
+    let found_fields = d.object(at, SELECTOR, |d, name, at| parts.field(d, name, at))?;
+    if found_fields.sound {
         parts.finish()
     } else {
         Err(Unreadable)
     }
 }
 
-/// A selector whose keys are read one by one, because other keys may stand beside them.
+/// A selector whose keys are read one by one, because other keys may be beside them.
 #[derive(Debug, Default)]
 pub(crate) struct SelectorParts<'a> {
     requirements: Vec<Requirement<Cow<'a, str>>>,
@@ -85,7 +85,7 @@ fn requirement<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Requirement<
     let mut operator: Readable<(Operator, Span)> = Err(Unreadable);
     let mut values: Readable<Vec<Readable<Cow<'a, str>>>> = Ok(Vec::new());
     let mut values_span = d.anchor();
-    let fielded = d.object(at, REQUIREMENT, |d, name, at| match name {
+    let found_fields = d.object(at, REQUIREMENT, |d, name, at| match name {
         "key" => {
             key = d.string(at).map(|key| {
                 check_label_key(d, at, &key);
@@ -102,10 +102,10 @@ fn requirement<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Requirement<
             });
         }
     })?;
-    d.require(at, &fielded, "key", "");
+    d.require(at, &found_fields, "key", "");
     d.require(
         at,
-        &fielded,
+        &found_fields,
         "operator",
         "the operators are `In`, `NotIn`, `Exists` and `DoesNotExist`",
     );
@@ -116,7 +116,7 @@ fn requirement<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Requirement<
         let (message, help) = if takes_values {
             (
                 "needs at least one value",
-                "to ask only for the key use `Exists` or `DoesNotExist`",
+                "to match only the key use `Exists` or `DoesNotExist`",
             )
         } else {
             ("takes no values", "remove `values`, or use `In` or `NotIn`")
@@ -130,7 +130,7 @@ fn requirement<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Requirement<
         );
         return Err(Unreadable);
     }
-    if !fielded.sound {
+    if !found_fields.sound {
         return Err(Unreadable);
     }
     Ok(Requirement {

@@ -17,28 +17,28 @@ use crate::selector::Selector;
 use crate::workload::bare_selector;
 use palisade_core::text::ticked;
 
-/// A Service, as far as policies can see it.
+/// The fields of a Service that policies see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service<'a> {
-    /// How it is published.
+    /// Its type.
     pub kind: ServiceKind,
-    /// The pods behind it; without one, only EndpointSlices say.
+    /// The selector of its backends; without one, EndpointSlices list them.
     pub selector: Option<Selector<'a>>,
     /// Its addresses inside the cluster; none for a headless one.
     pub cluster_ips: Vec<IpAddr>,
-    /// Whether its clients are given the addresses of its backends instead.
+    /// Whether it is headless: its clients dial the addresses of its backends.
     pub headless: bool,
-    /// Addresses at which the outside reaches it.
+    /// Its addresses for clients outside the cluster.
     pub external_ips: Vec<IpAddr>,
     /// Its ports.
     pub ports: Vec<ServicePort<'a>>,
-    /// Whether traffic from outside stays on the node it arrives at.
+    /// Whether external traffic stays on the node it arrives at.
     pub external_traffic_local: bool,
     /// Whether pods that are not ready count as backends.
     pub publish_not_ready: bool,
 }
 
-/// How a Service is published.
+/// The type of a Service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ServiceKind {
     /// Inside the cluster.
@@ -61,9 +61,9 @@ pub struct ServicePort<'a> {
     pub port: NonZeroU16,
     /// The protocol.
     pub protocol: Protocol,
-    /// Where it leads.
+    /// The port of its backends.
     pub target: TargetPort<'a>,
-    /// The port of every node that leads there.
+    /// The port of every node that maps to it.
     pub node_port: Option<NonZeroU16>,
 }
 
@@ -87,7 +87,7 @@ const SPEC: Fields = Fields::open(&[
     "publishNotReadyAddresses",
 ]);
 const KINDS: [(&str, ServiceKind); 5] = [
-    // The zero value, which programs write and an API server takes for absent.
+    // The zero value, which programs write and an API server reads as absent.
     ("", ServiceKind::ClusterIp),
     ("ClusterIP", ServiceKind::ClusterIp),
     ("NodePort", ServiceKind::NodePort),
@@ -159,7 +159,7 @@ pub(crate) fn status<'a>(d: &mut Decode<'a, '_>, at: &At<'_>, service: &mut Serv
     }));
 }
 
-/// Reads a cluster address; `None` as a word makes the Service headless.
+/// Reads a cluster address; the text `None` makes the Service headless.
 fn cluster_ip(d: &mut Decode<'_, '_>, at: &At<'_>, headless: &mut bool) -> Option<IpAddr> {
     let span = d.span();
     if d.shape() == ValueShape::Str && d.written(span).trim_matches(['"', '\'']) == "None" {
@@ -185,7 +185,7 @@ fn port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<ServicePort<'a>> {
     let mut proto = Ok(Protocol::Tcp);
     let mut target = None;
     let mut node_port = None;
-    let fielded = d.object(at, PORT, |d, name, at| match name {
+    let found_fields = d.object(at, PORT, |d, name, at| match name {
         "name" => port_name = d.string(at).ok().map(|text| text.value),
         "port" => number = port_number(d, at),
         "protocol" => proto = protocol_or_empty(d, at),
@@ -198,7 +198,7 @@ fn port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<ServicePort<'a>> {
         }
         _ => drop(d.string(at)),
     })?;
-    d.require(at, &fielded, "port", "");
+    d.require(at, &found_fields, "port", "");
     let (port, _) = number?;
     let target = target.transpose()?.flatten();
     let target = target.unwrap_or(TargetPort::Number(port));
@@ -211,7 +211,7 @@ fn port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<ServicePort<'a>> {
     })
 }
 
-/// Reads `targetPort`; `None` if it is the zero value, which an API server takes for absent.
+/// Reads `targetPort`; `None` if it is the zero value, which an API server reads as absent.
 fn target_port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Option<TargetPort<'a>>> {
     if d.shape() != ValueShape::Str {
         d.hint_type("a port is a number, or the name of a container port");
@@ -233,26 +233,27 @@ fn target_port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<Option<Targe
         Code::PortName,
         at,
         text.span,
-        format!("{} is not the name of a port", ticked(&text.value)),
+        format!("{} is not a port name", ticked(&text.value)),
         port_name_help(&text.value),
     );
     Err(Unreadable)
 }
 
-/// An EndpointSlice, as far as policies can see it.
+/// The fields of an EndpointSlice that policies see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointSlice<'a> {
     /// The backends.
     pub endpoints: Vec<SliceEndpoint<'a>>,
     /// The ports of all of them; an absent number means every port.
     pub ports: Vec<SlicePort<'a>>,
-    /// What the addresses must be.
+    /// The type of the addresses.
     address_type: AddressType,
-    /// Where addresses stand that are not IPv4, IPv6 or either: told once the type is known.
+    /// The places of addresses that are not IPv4, not IPv6 or neither: reported when the type is
+    /// known.
     texts: Vec<AddressText>,
 }
 
-/// What the addresses of an EndpointSlice are.
+/// The address type of an EndpointSlice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum AddressType {
     #[default]
@@ -272,7 +273,7 @@ struct AddressText {
 }
 
 impl EndpointSlice<'_> {
-    /// Once everything is read it is known what the addresses had to be.
+    /// Checks the addresses when the type of the slice is known.
     pub(crate) fn check_addresses(&mut self, d: &mut Decode<'_, '_>) {
         for text in std::mem::take(&mut self.texts) {
             let (fits, what) = match (self.address_type, text.address) {
@@ -284,7 +285,7 @@ impl EndpointSlice<'_> {
             if !fits {
                 let path = format!("endpoints[{}].addresses[{}]", text.endpoint, text.index);
                 let message = format!("{} is not an {what} address", ticked(d.written(text.span)));
-                let help = "every address must be of the slice's `addressType`";
+                let help = "every address must have the slice's `addressType`";
                 d.report_late(Code::IpInvalid, Some(path), text.span, message, help);
             }
         }
@@ -296,9 +297,9 @@ impl EndpointSlice<'_> {
 pub struct SliceEndpoint<'a> {
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
-    /// Whether it takes traffic; unknown counts as ready.
+    /// Whether it is ready; unknown counts as ready.
     pub ready: bool,
-    /// The pod that it is, by namespace and name.
+    /// Its pod, by namespace and name.
     pub pod: Option<(Option<Cow<'a, str>>, Cow<'a, str>)>,
 }
 

@@ -1,4 +1,4 @@
-//! Sources: the bytes that were given, as text that can be pointed into.
+//! Sources: input bytes as text with positions.
 
 use std::io::Read;
 use std::ops::Range;
@@ -6,23 +6,23 @@ use std::ops::Range;
 use crate::kind::Kind;
 use crate::problem::{Code, Problem, SourceId, Span};
 
-/// The largest source that is read. Positions must fit 32 bits, and a compressed file must not
-/// be able to fill the memory.
+/// The largest source that is read. Positions must fit 32 bits, and a compressed file must not fill
+/// the memory.
 pub const MAX_SOURCE_BYTES: usize = 1 << 30;
 
-/// A named text. Bytes that are not UTF-8 were replaced one by one, so that positions stay true.
+/// A named text. Bytes that are not UTF-8 were replaced one by one; positions do not change.
 #[derive(Clone, Debug)]
 pub struct Source {
     name: String,
     text: String,
     /// Where bytes were replaced.
     broken: Vec<Range<usize>>,
-    /// What was wrong with the source as a whole.
+    /// The problem of the source as a whole.
     opening: Option<(Code, String, Option<String>)>,
 }
 
 impl Source {
-    /// Takes the bytes of a source. A name that ends in `.gz` means that they are compressed.
+    /// Creates a source from bytes, which are compressed if the name ends in `.gz`.
     pub fn new(name: impl Into<String>, bytes: Vec<u8>) -> Source {
         Source::with_limit(name, bytes, MAX_SOURCE_BYTES)
     }
@@ -34,7 +34,7 @@ impl Source {
             let help = Some("split it into several files".to_owned());
             (
                 Code::FileTooLarge,
-                format!("the file holds more than {limit} bytes"),
+                format!("the file has more than {limit} bytes"),
                 help,
             )
         };
@@ -49,7 +49,7 @@ impl Source {
                 Ok(_) => Source::from_bytes(name, text),
                 Err(error) => {
                     let message = format!("the file cannot be decompressed: {error}");
-                    let help = "is it a gzip file, and complete?".to_owned();
+                    let help = "check that it is a complete gzip file".to_owned();
                     Source::opening(name, (Code::BrokenGzip, message, Some(help)))
                 }
             };
@@ -60,9 +60,9 @@ impl Source {
         Source::from_bytes(name, bytes)
     }
 
-    /// An object as a server sent it, in JSON: built-in kinds do not say in a list what they are, so it is said for them.
-    /// Bytes that are not UTF-8 may stand where nobody reads them, and are replaced; no field that is read takes what they
-    /// are replaced by.
+    /// An object as a server sent it, in JSON. Items of a list of a built-in kind have no type,
+    /// which is added. Bytes that are not UTF-8 may occur in unread fields and are replaced; every
+    /// field that is read rejects the replacement.
     pub fn served(kind: Kind, api_version: &str, object: &[u8]) -> Source {
         let list = format!(
             r#"{{"apiVersion":"{api_version}","kind":"{}List","items":["#,
@@ -103,7 +103,7 @@ impl Source {
         }
     }
 
-    /// The name, as the user would recognise it.
+    /// The name, as the user wrote it.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -113,7 +113,7 @@ impl Source {
         &self.text
     }
 
-    /// What is wrong with the source as a whole.
+    /// The problem of the source as a whole.
     pub(crate) fn problem(&self, source: SourceId) -> Option<Problem> {
         let (code, message, help) = self.opening.clone()?;
         let span = Span::default();
@@ -136,7 +136,7 @@ impl Source {
         Some(Span::new(broken.start, broken.end))
     }
 
-    /// Whether the name says that this is JSON.
+    /// Whether the name is that of a JSON file.
     pub(crate) fn is_json_by_name(&self) -> bool {
         let name = self.name.strip_suffix(".gz").unwrap_or(&self.name);
         name.ends_with(".json")
@@ -156,7 +156,7 @@ fn replace_broken(mut bytes: Vec<u8>) -> (String, Vec<Range<usize>>) {
         broken.push(start..end);
         at = end;
     }
-    // INVARIANT: every invalid sequence was replaced by ASCII, so nothing is lost here.
+    // INVARIANT: every invalid sequence was replaced by ASCII; nothing is lost here.
     (String::from_utf8_lossy(&bytes).into_owned(), broken)
 }
 
@@ -165,8 +165,8 @@ fn replace_broken(mut bytes: Vec<u8>) -> (String, Vec<Range<usize>>) {
 pub struct Lines<'s> {
     text: &'s str,
     starts: Vec<usize>,
-    /// How many characters stand before every block of bytes, so that a column in a long line is
-    /// found without counting from its start.
+    /// The number of characters before every block of bytes: a column in a long line is found
+    /// without counting from its start.
     characters: Vec<usize>,
 }
 
@@ -225,7 +225,7 @@ impl<'s> Lines<'s> {
             .unwrap_or(0)
     }
 
-    /// How many characters stand before an offset.
+    /// The number of characters before an offset.
     fn before(&self, offset: usize) -> usize {
         let block = offset / BLOCK;
         let rest = self
@@ -239,7 +239,7 @@ impl<'s> Lines<'s> {
 
 /// Counts the bytes that start a character.
 fn n_characters(bytes: &[u8]) -> usize {
-    // Nearly all text is ASCII, which is found out many bytes at a time.
+    // Nearly all text is ASCII, which is checked many bytes at a time.
     if bytes.is_ascii() {
         return bytes.len();
     }
@@ -290,7 +290,7 @@ fn markers(text: &str, start: usize) -> impl Iterator<Item = usize> {
         .filter(is_marker)
 }
 
-/// Whether there are only comments and directives, which belong to the document of the `---` behind
+/// Whether there are only comments and directives, which belong to the document of the `---` after
 /// them.
 fn is_prologue(text: &str) -> bool {
     text.split_inclusive('\n').all(|line| {
@@ -307,7 +307,7 @@ pub(crate) fn unprintable(text: &str) -> Option<(usize, char)> {
         '\u{fffe}' | '\u{ffff}' => false,
         c => !c.is_control(),
     };
-    // Most texts are found to be harmless at once.
+    // Most texts pass this check at once.
     let harmless = |c: &u8| matches!(c, b' '..=b'~' | b'\t' | b'\n' | b'\r');
     let all_harmless = |block: &[u8]| block.iter().fold(true, |all, c| all & harmless(c));
     if text.as_bytes().chunks(BLOCK).all(all_harmless) {
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compressed_source_is_bounded_and_a_broken_one_is_told() {
+    fn a_compressed_source_is_bounded_and_a_broken_one_is_reported() {
         use std::io::Write;
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(&vec![b'#'; 100_000]).unwrap();

@@ -1,4 +1,4 @@
-//! What is wrong with a document that is not YAML, in words that help.
+//! Messages and helps for documents that are not YAML.
 
 use std::ops::Range;
 
@@ -54,14 +54,14 @@ pub(crate) fn yaml_flaw(document: &str, base: usize, at: usize, info: &str) -> D
     if info.contains("simple key expect") || info.contains("expected ':'") {
         key_without_colon(document, base, at, &mut flaw);
     } else if info.contains("mapping values are not allowed") {
-        // The line before was taken for the start of this one.
+        // The parser read the line before as the start of this one.
         let line = document.get(..at - base).unwrap_or_default().rfind('\n');
         key_without_colon(document, base, base + line.unwrap_or(0), &mut flaw);
     }
     flaw
 }
 
-/// A piece of layout that the parser refuses and kubectl's reader does not mind.
+/// A piece of layout that the parser rejects and kubectl's reader accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LenientSyntax {
     pub(crate) range: Range<usize>,
@@ -69,9 +69,9 @@ pub(crate) struct LenientSyntax {
     pub(crate) blank: bool,
 }
 
-/// The layout that an error is about, if kubectl's reader does not mind it: the end of a quoted text
-/// over several lines may stand further left than YAML says, and so may everything in brackets,
-/// where also tabs are spaces.
+/// The layout at an error, if kubectl's reader accepts it: the end of a quoted text over several
+/// lines may be further left than YAML allows, and so may everything in brackets, where also tabs
+/// are spaces.
 pub(crate) fn soft_layout(document: &str, at: usize, info: &str) -> Vec<LenientSyntax> {
     if info.contains("invalid indentation in quoted scalar") {
         let length = document.get(at..).and_then(quoted_length);
@@ -89,8 +89,8 @@ pub(crate) fn soft_layout(document: &str, at: usize, info: &str) -> Vec<LenientS
     in_brackets(document, place)
 }
 
-/// The outermost collection in brackets around a place, and the comments in it, which would hide what
-/// follows them once it is all one line. The parser itself has read further when it complains.
+/// The outermost collection in brackets around a place, and the comments in it, which would hide
+/// the rest once it is all one line. The parser itself has read further when it reports an error.
 fn in_brackets(document: &str, place: usize) -> Vec<LenientSyntax> {
     let mut depth = 0_u32;
     let mut start = 0;
@@ -99,7 +99,7 @@ fn in_brackets(document: &str, place: usize) -> Vec<LenientSyntax> {
     let mut before = ' ';
     while let Some(c) = document.get(at..).and_then(|rest| rest.chars().next()) {
         let rest = document.get(at..).unwrap_or_default();
-        // Inside a word these signs mean nothing.
+        // Inside a word these characters are text.
         let starts = before.is_whitespace() || matches!(before, '[' | '{' | ',' | ':');
         let mut length = c.len_utf8();
         match c {
@@ -166,15 +166,15 @@ fn character(document: &str, base: usize, at: usize) -> Span {
     Span::new(base + start as usize, base + end as usize)
 }
 
-/// A Helm template gives itself away by its double braces.
+/// Whether a text has the double braces of a Helm template.
 pub(crate) fn template_start(document: &str) -> Option<usize> {
     let start = document.find("{{")?;
     document.get(start..)?.contains("}}").then_some(start)
 }
 
-/// Where the template stands that a flaw comes from: in the flaw's own lines, or at the start of any
-/// line, where it can only be a directive of the template. Braces in a quoted text elsewhere are not
-/// to blame.
+/// The place of the template that causes a flaw: in the flaw's own lines, or at the start of any
+/// line, where it can only be a directive of the template. Braces in a quoted text elsewhere are
+/// not the cause.
 pub(crate) fn template_after(document: &str, flaw: usize) -> Option<usize> {
     template_start(document)?;
     let mut at = 0;
@@ -218,7 +218,7 @@ fn is_directive(line: &str) -> bool {
 }
 
 /// The tab in the indentation of the line of an error, of the next line, or of one of the two lines
-/// before it: the parser notices some tabs late, and some one line early.
+/// before it: the parser reports some tabs late, and some one line early.
 fn tab_near(document: &str, at: usize) -> Option<usize> {
     let line_start = |end: usize| {
         document
@@ -245,7 +245,7 @@ fn tab_near(document: &str, at: usize) -> Option<usize> {
         })
 }
 
-/// The parser notices a missing colon only on the next line: point at the line that lacks it.
+/// Finds the line without a colon: the parser reports it only on the next line.
 fn key_without_colon(document: &str, base: usize, at: usize, flaw: &mut DocumentFlaw) {
     let before = document.get(..at - base).unwrap_or_default().trim_end();
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -267,7 +267,7 @@ fn key_without_colon(document: &str, base: usize, at: usize, flaw: &mut Document
     }
 }
 
-/// Advice for the mistakes that people make, from the line of the error.
+/// The help for common mistakes, from the line of the error.
 fn syntax_help(document: &str, at: usize) -> Option<&'static str> {
     let start = document
         .get(..at)?
@@ -287,7 +287,7 @@ fn syntax_help(document: &str, at: usize) -> Option<&'static str> {
     match value.and_then(|value| value.chars().next()) {
         Some('*') => Some("a plain value cannot start with `*`; put it in quotes"),
         Some('@' | '`' | '%') => {
-            Some("a plain value cannot start with this sign; put it in quotes")
+            Some("a plain value cannot start with this character; put it in quotes")
         }
         Some('{' | '[' | '"' | '\'') => {
             Some("is a bracket or a quote not closed, or a `,` missing?")

@@ -1,4 +1,4 @@
-//! What a document says of its own type, and lists that say it for their items.
+//! The type of a document, and lists that declare the type of their items.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -14,24 +14,24 @@ pub(crate) enum Found<'a> {
     Other(ValueShape, Span),
 }
 
-/// What an object says of its type.
+/// The type that an object declares.
 #[derive(Clone, Debug)]
 pub(crate) struct TypeMeta<'a> {
     pub(crate) api_version: Found<'a>,
     pub(crate) kind: Found<'a>,
     has_items: bool,
-    /// Whether the look ahead stopped at the items, before the kind.
+    /// Whether the lookahead stopped at the items, before the kind.
     kind_came_late: bool,
 }
 
 impl<'a> TypeMeta<'a> {
     /// Looks ahead for the type, and no further than needed: kubectl writes the kind of a list
-    /// behind its items, which may be most of the file.
+    /// after its items, which may be most of the file.
     pub(crate) fn ahead(input: impl Input<'a>) -> TypeMeta<'a> {
         TypeMeta::look(input, true)
     }
 
-    /// The whole type of a list that was looked at only up to its items.
+    /// The whole type of a list that was read only up to its items.
     pub(crate) fn after_items(input: impl Input<'a>, ahead: &TypeMeta<'a>) -> TypeMeta<'a> {
         if ahead.kind_came_late {
             TypeMeta::look(input, false)
@@ -75,7 +75,7 @@ impl<'a> TypeMeta<'a> {
                 }
             };
             if !matches!(slot, Found::Nothing) {
-                // A second one is told when the object is read.
+                // A duplicate is reported when the object is read.
                 input.skip();
                 continue;
             }
@@ -110,7 +110,7 @@ impl<'a> TypeMeta<'a> {
         self.has_items && by_kind
     }
 
-    /// Fills what is missing from a list's type.
+    /// Completes a list's type.
     pub(crate) fn or<I: Input<'a> + Clone>(self, list: Option<&List<'a, I>>) -> TypeMeta<'a> {
         let complete = matches!(
             (&self.api_version, &self.kind),
@@ -131,7 +131,8 @@ impl<'a> TypeMeta<'a> {
         }
     }
 
-    /// What the items of a list are: `PodList` has items of kind `Pod`, a plain `List` says nothing.
+    /// The kind of the items of a list: `PodList` has items of kind `Pod`, a plain `List` declares
+    /// none.
     fn item_type(self) -> TypeMeta<'a> {
         let kind = match self.kind {
             Found::Text(kind, span) => match kind.strip_suffix("List") {
@@ -174,7 +175,7 @@ impl<'a, I: Input<'a> + Clone> List<'a, I> {
         }
     }
 
-    /// What items are that do not say it themselves.
+    /// The type of items that do not declare one.
     fn item_type(&self) -> &TypeMeta<'a> {
         self.item_type
             .get_or_init(|| TypeMeta::after_items(self.start.clone(), &self.meta).item_type())

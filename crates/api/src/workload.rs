@@ -1,4 +1,4 @@
-//! Workloads: what makes pods, and stands in for them while they do not exist.
+//! Workloads: objects that create pods, and represent them before they exist.
 
 use std::borrow::Cow;
 
@@ -11,22 +11,22 @@ use crate::selector::{Selector, selector};
 /// A Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job or CronJob.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload<'a> {
-    /// How many pods it wants, if it says so.
+    /// The number of replicas, if it is set.
     pub replicas: Option<i64>,
-    /// Which pods are its own, besides those that name it as owner.
+    /// The selector of its pods, besides those with an owner reference to it.
     pub selector: Option<Selector<'a>>,
-    /// What its pods look like.
+    /// The template of its pods.
     pub template: PodTemplate<'a>,
 }
 
-/// The kinds that differ in where things stand.
+/// The kinds, by the place of their fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkloadKind {
     /// `selector` is a label selector.
     Selecting,
     /// `selector` is a bare map.
     ReplicationController,
-    /// The template stands in `jobTemplate.spec`.
+    /// The template is in `jobTemplate.spec`.
     CronJob,
 }
 

@@ -1,5 +1,5 @@
-//! The reader of block-style YAML against the full parser: whatever it does not give up, it reads
-//! the same, to the byte.
+//! The reader of block-style YAML against the full parser: it reads each document the same, to the
+//! byte, or gives it up.
 
 #![allow(
     clippy::unwrap_used,
@@ -59,7 +59,7 @@ fn every_file_of_the_repository_is_read_the_same() {
     println!("{followed} of {all} documents are followed");
 }
 
-/// How many random documents are tried; the environment may say more, and another first seed.
+/// The number of random documents; the environment may set more, and another first seed.
 fn seeds() -> std::ops::Range<u64> {
     let number =
         |name: &str, or: u64| std::env::var(name).map_or(or, |it| it.parse().expect("a number"));
@@ -117,7 +117,7 @@ const FOLLOWED: &[&str] = &[
 ];
 
 #[test]
-fn what_programs_write_is_followed() {
+fn styles_of_programs_are_supported() {
     for text in FOLLOWED {
         let found = compare_documents(text);
         assert_eq!(found.difference, None, "{text:?}");
@@ -125,7 +125,7 @@ fn what_programs_write_is_followed() {
     }
 }
 
-/// Documents that are left to the full parser, be they right or wrong.
+/// Valid and broken documents that only the full parser reads.
 const GIVEN_UP: &[&str] = &[
     "a: &x b\nc: *x\n",
     "a: !!str 1\n",

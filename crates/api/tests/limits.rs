@@ -1,6 +1,6 @@
-//! Every limit, one-of, enumeration, required field, default and rule of the five generations, with
-//! documents at its edges: those that fit and those that do not. The expectations come from the
-//! specification; section and decision numbers stand in the names. The samples of the source
+//! Every limit, one-of, enumeration, required field, default and rule of the five API versions,
+//! with documents at its edges: those that fit and those that do not. The expectations come from
+//! the specification; the names have section and decision numbers. The samples of the source
 //! documents are in `samples.rs`.
 
 use std::collections::BTreeSet;
@@ -32,8 +32,8 @@ mod selectors;
 #[path = "limits/subjects.rs"]
 mod subjects;
 
-/// How many limits there are, and how many documents fit and violate them. The documentation
-/// states these figures.
+/// The number of limits, and of documents that fit and violate them. The documentation states these
+/// figures.
 const LIMITS: usize = 1129;
 const FITTING: usize = 2754;
 const VIOLATING: usize = 5172;

@@ -1,5 +1,5 @@
-//! Findings that do not weigh rules against each other: for each kind a small cluster that gives it,
-//! and one that is close and does not.
+//! Findings that do not compare rules: for each kind a small cluster with the finding, and a
+//! similar one without it.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,7 +28,7 @@ use palisade_core::model::Cluster;
 use palisade_core::policy::Verdict;
 use palisade_core::program::RulePlace;
 
-/// Finds what one kind has to say about manifests, as `place` or `place: detail`.
+/// The findings of one kind in manifests, as `place` or `place: detail`.
 #[track_caller]
 fn check(code: Code, documents: &[String], expected: &[&str]) {
     check_with(code, documents, &[], expected);

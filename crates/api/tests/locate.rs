@@ -1,4 +1,4 @@
-//! Fields of objects are found again, however their document is written.
+//! Fields of objects are found in documents of any style.
 
 #![allow(
     clippy::unwrap_used,
@@ -117,7 +117,7 @@ items:
 }
 
 #[test]
-fn what_needs_the_full_parser_is_found_and_said_to_be_other() {
+fn fields_that_need_the_full_parser_have_the_layout_other() {
     let text = BLOCK.replace("cidr: 10.0.0.0/8", "cidr: &all 10.0.0.0/8");
     let sources = [Source::new("a.yaml", text.clone().into_bytes())];
     let manifests = read(&sources, Options::default(), &|_| {});

@@ -1,4 +1,4 @@
-//! What is wrong in `metadata`, and what is still read beside it.
+//! Problems in `metadata`, and the parts that are still read.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,22 +8,22 @@
 
 use palisade_api::{Options, Source, lower, read};
 
-/// D123: what stands in `metadata` beside name and namespace is not what a policy says. A pod whose labels cannot be read is
-/// another matter: nobody knows which policies select it.
+/// D123: fields of `metadata` other than name and namespace do not change a policy. A pod with
+/// unreadable labels is different: it is unknown which policies select it.
 #[test]
-fn a_wrong_type_in_metadata_does_not_take_a_policy_away() {
+fn a_wrong_type_in_metadata_does_not_remove_a_policy() {
     const POLICIES: [&str; 2] = [
         r#"{"apiVersion":"networking.k8s.io/v1","kind":"NetworkPolicy","metadata":{"name":"a"WRONG},"spec":{"podSelector":{}}}"#,
         r#"{"apiVersion":"policy.networking.k8s.io/v1alpha2","kind":"ClusterNetworkPolicy","metadata":{"name":"a"WRONG},"spec":{"tier":"Admin","priority":5,"subject":{"namespaces":{}},"ingress":[{"action":"Deny","from":[{"namespaces":{}}]}]}}"#,
     ];
     const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"WRONG},"spec":{"nodeName":"n"},"status":{"podIPs":[{"ip":"10.0.0.1"}]}}"#;
-    /// How many policies and pods an object means.
+    /// The number of policies and pods of an object.
     #[track_caller]
     fn meant(text: &str, wrong: &str) -> (usize, usize) {
         let text = text.replace("WRONG", &format!(",{wrong}"));
         let sources = [Source::new("a.json", text.clone().into_bytes())];
         let manifests = read(&sources, Options::default(), &|_| {});
-        assert!(!manifests.problems.is_empty(), "nothing is told: {text}");
+        assert!(!manifests.problems.is_empty(), "no problem: {text}");
         let at = wrong.trim_matches('"').split('"').next().unwrap();
         let path = manifests.problems[0].path.clone().unwrap_or_default();
         assert!(

@@ -1,4 +1,4 @@
-//! Every port set with its own answer: where the sets start and end.
+//! Every set of ports with its own answer: where the sets start and end.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ spec:
 ";
 
 #[test]
-fn a_named_port_is_a_set_of_its_own_and_ranges_end_where_they_say() {
+fn a_named_port_is_a_set_of_its_own_and_ranges_include_their_end() {
     let sources = [Source::new("objects.yaml", OBJECTS.as_bytes().to_vec())];
     let manifests = read(&sources, Options::default(), &|_| {});
     let lowered = lower(&manifests.objects, Vec::new());
@@ -38,13 +38,13 @@ fn a_named_port_is_a_set_of_its_own_and_ranges_end_where_they_say() {
     let respondent = FlowEvaluator::new(&lowered.cluster, &program);
     let question = FlowQuery::parse("203.0.113.7 x/a any").unwrap();
     let answers = respondent.answer_ports(&question).unwrap();
-    let told: Vec<(FlowVerdict, String)> = answers
+    let answers_of_sets: Vec<(FlowVerdict, String)> = answers
         .iter()
         .map(|it| (it.answer.outcome.verdict, it.ports.text().join(" ")))
         .collect();
     let denied = "tcp/1-8079 tcp/8081-8999 tcp/9011-65535 udp/1-65534 sctp/* icmp ip/*";
     assert_eq!(
-        told,
+        answers_of_sets,
         [
             (FlowVerdict::Deny, denied.to_owned()),
             (

@@ -1,5 +1,5 @@
-//! Every problem code has a bad example that gives it, and a good one that gives nothing;
-//! `docs/reference/problems.md` is made from them. `UPDATE_DOCS=1` writes it anew.
+//! Every problem code has a bad example with the problem, and a good one without any;
+//! `docs/reference/problems.md` is made from them. `UPDATE_DOCS=1` writes it.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 
 use palisade_api::{Code, Lines, Options, Problem, Source, lower, read};
 
-/// Domain names are not in every channel of the API, which is told as well.
+/// Domain names are not in every channel of the API, which is reported as well.
 const ABOUT_DOMAINS: [Code; 3] = [Code::DomainInvalid, Code::DomainAction, Code::DomainOdd];
 
-/// What no object shows by itself.
+/// The codes that no single object shows.
 const ABOUT_CLUSTERS: [Code; 3] = [Code::NamespaceUnknown, Code::IpConflict, Code::OverBudget];
 
 fn root() -> PathBuf {
@@ -144,7 +144,7 @@ fn there_are_no_examples_of_codes_that_do_not_exist() {
 }
 
 #[test]
-fn the_documentation_is_what_the_examples_say() {
+fn the_documentation_has_the_examples() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/problems.md");
     let made = documentation();
     if std::env::var_os("UPDATE_DOCS").is_some() {

@@ -1,4 +1,4 @@
-//! Reading: what is wrong with the text, where, and what is still read beside it.
+//! Reading: the problems of a text, their places, and the parts that are still read.
 
 #![allow(
     clippy::unwrap_used,
@@ -49,7 +49,7 @@ fn check(name: &str, bytes: &[u8], problems: &[&str], valid: usize) {
 #[track_caller]
 fn yaml(text: &str, problems: &[&str]) {
     check("a.yaml", text.as_bytes(), problems, 0);
-    // Between two good documents it hides neither, and stands three lines further down.
+    // Between two good documents it hides neither, and is three lines further down.
     let between = format!(
         "{NAMESPACE}---\n{text}\n---\n{}",
         NAMESPACE.replace("name: a", "name: b")
@@ -67,7 +67,7 @@ fn shift(problem: &str, lines: usize) -> String {
 }
 
 #[test]
-fn broken_yaml_is_told_where_it_breaks() {
+fn broken_yaml_is_reported_where_it_breaks() {
     yaml("a: [1, 2\nb: 3", &["YAML-SYNTAX 2:2"]);
     yaml("a: \"x\\q\"", &["YAML-SYNTAX 1:4"]);
     yaml("a: b: c", &["YAML-SYNTAX 1:5"]);
@@ -82,7 +82,7 @@ fn tabs_as_indentation() {
     yaml("a:\n\tb: 1", &["TAB-INDENT 2:1"]);
     yaml("a:\n  b: 1\n\tc: 1", &["TAB-INDENT 3:1"]);
     yaml("a:\n\t- b", &["TAB-INDENT 2:1"]);
-    // Between a key and its value a tab is as good as a space.
+    // Between a key and its value a tab is like a space.
     check(
         "a.yaml",
         NAMESPACE.replace("kind: ", "kind:\t").as_bytes(),
@@ -110,9 +110,9 @@ fn templates_that_were_not_rendered() {
     );
     let quoted = NAMESPACE.replace("name: a", "name: \"{{ .x }}\"");
     yaml(&quoted, &["HELM-TEMPLATE 3:18 metadata.name"]);
-    // Braces in a text elsewhere are not to blame for a flaw.
+    // Braces in a text elsewhere are not the cause of a flaw.
     yaml("t: \"{{ x }}\"\na: 1\na: 2", &["DUPLICATE-KEY 3:1 a"]);
-    // Templates in the data of other kinds are what they are meant to be.
+    // Templates in the data of other kinds are valid.
     let config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {t: \"{{ x }}\"}\n";
     check("a.yaml", config.as_bytes(), &[], 0);
 }
@@ -148,8 +148,8 @@ fn anchors_aliases_and_merge_keys() {
     });
 }
 
-/// The value of a merge key is taken out of the tree, and with it what an anchor inside it named: this
-/// once walked in a circle until memory ran out.
+/// The value of a merge key is removed from the tree, with the nodes of an anchor inside it: this
+/// once looped until memory ran out.
 #[test]
 fn an_anchor_in_a_merged_value_is_not_kept() {
     let text = "a: &x {\t:}\n:\n  : \n  <<:a  <<:a: &x {\t:}\n:\n  : \n  <<: *x\n<<:  *x\n<<: &x {\t:}\n:\n  : \n  <<(: *x\n<<:  *x\n<<: *x\n";
@@ -167,7 +167,7 @@ fn an_anchor_in_a_merged_value_is_not_kept() {
 }
 
 #[test]
-fn an_alias_bomb_is_refused_quickly() {
+fn an_alias_bomb_is_rejected_quickly() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..10 {
         let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
@@ -180,7 +180,7 @@ fn an_alias_bomb_is_refused_quickly() {
 }
 
 #[test]
-fn deep_nesting_is_refused_in_every_style() {
+fn deep_nesting_is_rejected_in_every_style() {
     for text in [
         "[".repeat(100_000),
         "{a: ".repeat(100_000),
@@ -193,9 +193,9 @@ fn deep_nesting_is_refused_in_every_style() {
     }
 }
 
-/// An API server stores such an object, whoever writes it, and lists it among those of others.
+/// An API server stores such an object of any user, and lists it among others.
 #[test]
-fn json_may_be_nested_where_nobody_looks() {
+fn json_may_be_nested_in_unread_fields() {
     let deep = "[".repeat(1_000_000) + &"]".repeat(1_000_000);
     let maps = r#"{"a":"#.repeat(300) + "1" + &"}".repeat(300);
     let pod = |name: &str, fields: &str| {
@@ -303,7 +303,7 @@ fn kinds_and_versions() {
 }
 
 #[test]
-fn lists_give_their_items_what_they_lack() {
+fn lists_complete_the_type_of_their_items() {
     let typed = "apiVersion: v1\nkind: NamespaceList\nitems:\n- metadata: {name: a}\n- metadata: {name: b}\n";
     check("a.yaml", typed.as_bytes(), &[], 2);
     let late = "{\"items\":[{\"metadata\":{\"name\":\"a\"}}],\"kind\":\"NamespaceList\",\"apiVersion\":\"v1\"}";
@@ -336,7 +336,7 @@ fn lists_give_their_items_what_they_lack() {
 }
 
 #[test]
-fn broken_json_is_told_where_it_breaks_and_the_next_document_is_read() {
+fn broken_json_is_reported_where_it_breaks_and_the_next_document_is_read() {
     let good = "{\"apiVersion\":\"v1\",\"kind\":\"Namespace\",\"metadata\":{\"name\":\"a\"}}";
     for (broken, position) in [
         ("{\"a\":1,}", "1:8"),
@@ -369,7 +369,7 @@ fn broken_json_is_told_where_it_breaks_and_the_next_document_is_read() {
 }
 
 #[test]
-fn duplicate_keys_in_json_are_told_wherever_they_are() {
+fn duplicate_keys_in_json_are_reported_at_every_place() {
     let pod = "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"},\"spec\":{\"x\":{\"y\":1,\"y\":2}}}";
     check("a.json", pod.as_bytes(), &["DUPLICATE-KEY 1:76"], 0);
     let twice = "{\"apiVersion\":\"v1\",\"apiVersion\":\"v2\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}}";
@@ -405,7 +405,7 @@ fn json_inside_yaml_and_yaml_that_looks_like_json() {
 }
 
 #[test]
-fn the_same_object_twice_is_told_at_the_later_one() {
+fn a_duplicate_object_is_reported_at_the_later_one() {
     let twice = format!("{NAMESPACE}---\n{NAMESPACE}");
     check(
         "a.yaml",
@@ -413,7 +413,7 @@ fn the_same_object_twice_is_told_at_the_later_one() {
         &["DUPLICATE-OBJECT 7:18 metadata.name"],
         1,
     );
-    // Kinds of one name in two generations are two objects.
+    // Kinds of one name in two API versions are two objects.
     let cnp = "apiVersion: policy.networking.k8s.io/v1alpha2\nkind: ClusterNetworkPolicy\nmetadata: {name: a}\nspec: {tier: Admin, priority: 1, subject: {namespaces: {}}}\n";
     let cnp0 = "apiVersion: networking.k8s.io/v1alpha1\nkind: ClusterNetworkPolicy\nmetadata: {name: a}\nspec: {appliedTo: {namespaceSelector: {}}}\n";
     check("a.yaml", format!("{cnp}---\n{cnp0}").as_bytes(), &[], 2);
@@ -456,7 +456,7 @@ fn one_flawed_item_of_a_list_hides_no_other() {
 }
 
 #[test]
-fn problems_past_the_limit_do_not_stain_the_next_document() {
+fn problems_past_the_limit_do_not_affect_the_next_document() {
     let labels: String = (0..10_500)
         .map(|i| format!("    k{i}: \"a b\"\n"))
         .collect();
@@ -475,7 +475,7 @@ fn problems_past_the_limit_do_not_stain_the_next_document() {
 }
 
 #[test]
-fn misspelt_fields_that_policies_look_at_are_told_also_where_others_are_passed_over() {
+fn misspelt_fields_that_policies_see_are_reported_also_where_others_are_skipped() {
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {hostnetwork: true, hostIPC: true, containers: []}\nstatus: {hostIPs: []}\n";
     check(
         "a.yaml",
@@ -494,7 +494,7 @@ fn misspelt_fields_that_policies_look_at_are_told_also_where_others_are_passed_o
 }
 
 #[test]
-fn the_status_that_programs_write_is_no_mistake() {
+fn the_status_that_programs_write_is_valid() {
     let policy = |kind: &str, spec: &str, status: &str| {
         let text = format!("{kind}\nmetadata: {{name: default}}\nspec: {spec}\nstatus: {status}\n");
         let sources = [Source::new("p.yaml", text.into_bytes())];
@@ -513,7 +513,7 @@ fn the_status_that_programs_write_is_no_mistake() {
 }
 
 #[test]
-fn layout_that_kubectl_does_not_mind_is_read() {
+fn layout_that_kubectl_accepts_is_read() {
     let nad = "\
 apiVersion: k8s.cni.cncf.io/v1
 kind: NetworkAttachmentDefinition
@@ -558,7 +558,7 @@ spec:
 }
 
 #[test]
-fn zero_values_that_programs_write_are_no_mistakes() {
+fn zero_values_that_programs_write_are_valid() {
     let text = "\
 apiVersion: v1
 kind: Service

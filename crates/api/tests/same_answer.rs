@@ -1,5 +1,5 @@
-//! Whatever way is taken to read sources, the answer is the same: by the reader of block-style YAML or
-//! by the full parser, lists in one go or in pieces.
+//! Every way to read sources has the same result: the reader of block-style YAML or the full
+//! parser, lists sequentially or in pieces.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +18,7 @@ use palisade_api::{Options, Source};
 
 use random::{Random, damaged};
 
-/// Reads a text in all ways and compares all that is found; returns how many objects there are.
+/// Reads a text in all ways and compares the results; returns the number of objects.
 fn same(name: &str, text: &str) -> usize {
     let sources = [Source::new(name, text.as_bytes().to_vec())];
     let plain = read_plainly(&sources, Options::default());
@@ -37,7 +37,7 @@ fn same(name: &str, text: &str) -> usize {
 
 const PODS: usize = 12;
 
-/// Items with lists of objects inside that start as items do.
+/// Items with lists of objects inside that start like items.
 fn items(typed: bool) -> Vec<String> {
     let item = |at: usize| {
         let kind = if typed {
@@ -83,7 +83,7 @@ fn lists() -> Vec<String> {
 }
 
 #[test]
-fn json_lists_in_pieces_say_the_same() {
+fn json_lists_in_pieces_have_the_same_result() {
     let texts = lists();
     for text in &texts {
         same("a.json", text);
@@ -118,7 +118,7 @@ fn yaml_list(kind_first: bool, extra: &str) -> String {
 }
 
 #[test]
-fn yaml_lists_in_pieces_say_the_same() {
+fn yaml_lists_in_pieces_have_the_same_result() {
     for extra in [
         "",
         "- a\n",

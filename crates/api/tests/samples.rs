@@ -1,5 +1,5 @@
-//! The samples of the documents that Palisade implements: as their authors wrote them they give
-//! the problems that `expect.txt` lists, and corrected they give no error.
+//! The samples of the documents that Palisade implements: as their authors wrote them they have the
+//! problems in `expect.txt`, and corrected they have no error.
 
 #![allow(
     clippy::unwrap_used,
@@ -45,7 +45,7 @@ fn expectations(sample: &Path) -> Vec<(String, String)> {
 }
 
 #[test]
-fn as_written_they_give_their_helpful_problems() {
+fn as_written_they_have_the_expected_problems() {
     let mut wrong = String::new();
     for sample in samples() {
         let (found, text) = problems(&sample.join("as-written.yaml"));

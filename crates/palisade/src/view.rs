@@ -227,8 +227,8 @@ pub(crate) struct CheckView<'p> {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     invalid: &'p BTreeMap<String, usize>,
     /// Objects of skipped kinds.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    passed_over: Vec<SkippedKinds<'p>>,
+    #[serde(rename = "passedOver", skip_serializing_if = "Vec::is_empty")]
+    skipped: Vec<SkippedKinds<'p>>,
     problems: Vec<ProblemView<'p>>,
 }
 
@@ -243,16 +243,16 @@ struct SkippedKinds<'p> {
 impl<'p> CheckView<'p> {
     pub(crate) fn new(manifests: &'p Manifests<'_>, placed: &'p [Placed<'p>]) -> CheckView<'p> {
         let mut objects = counts(manifests);
-        for ((_, kind), n_objects) in &manifests.passed_over {
+        for ((_, kind), n_objects) in &manifests.skipped {
             *objects.entry(kind.clone()).or_default() += n_objects;
         }
-        let passed_over = manifests.passed_over.iter();
+        let skipped = manifests.skipped.iter();
         CheckView {
             api_version: API_VERSION,
             kind: "Check",
             objects,
             invalid: &manifests.invalid,
-            passed_over: passed_over
+            skipped: skipped
                 .map(|((api_version, kind), count)| SkippedKinds {
                     api_version,
                     kind,

@@ -72,7 +72,7 @@ fn a_problem_is_drawn_with_its_line_a_caret_and_help() {
     assert_eq!(
         text(&output.stdout),
         "\
-error[UNKNOWN-FIELD]: the field `podselector` does not exist here
+error[UNKNOWN-FIELD]: unknown field `podselector`
  --> -:4:8
   |
 4 | spec: {podselector: {}}
@@ -92,7 +92,7 @@ fn one_line_a_problem_with_wide() {
     let output = with_input(&["check", "-q", "-o", "wide", "-f", "-"], BAD.as_bytes());
     assert_eq!(
         text(&output.stdout),
-        "-:4:8: error[UNKNOWN-FIELD]: the field `podselector` does not exist here (did you mean `podSelector`?) [netpol/default/a spec.podselector]\n"
+        "-:4:8: error[UNKNOWN-FIELD]: unknown field `podselector` (did you mean `podSelector`?) [netpol/default/a spec.podselector]\n"
     );
 }
 
@@ -117,7 +117,7 @@ fn json_has_the_keys_of_the_contract() {
             "column": 8,
             "endLine": 8,
             "endColumn": 19,
-            "message": "the field `podselector` does not exist here",
+            "message": "unknown field `podselector`",
             "help": "did you mean `podSelector`?",
         }],
     });

@@ -187,7 +187,7 @@ fn json_has_the_keys_of_the_contract() {
             "column": 23,
             "endLine": 10,
             "endColumn": 35,
-            "message": "`192.0.2.7/24` has bits set after its prefix; it means `192.0.2.0/24`",
+            "message": "`192.0.2.7/24` has bits set after its prefix; it is read as `192.0.2.0/24`",
             "help": "write `192.0.2.0/24`; new API servers can refuse the other form",
         }],
         "suppressed": [{
@@ -212,7 +212,7 @@ fn json_has_the_keys_of_the_contract() {
 fn the_table_counts_what_is_kept_back() {
     let output = with_input(&["lint", "-f", "-"], TWO);
     let expected = "\
-info[CIDR-HOSTBITS]: `192.0.2.7/24` has bits set after its prefix; it means `192.0.2.0/24`
+info[CIDR-HOSTBITS]: `192.0.2.7/24` has bits set after its prefix; it is read as `192.0.2.0/24`
   --> -:10:23
    |
 10 |     - ipBlock: {cidr: 192.0.2.7/24}

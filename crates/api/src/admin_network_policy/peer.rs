@@ -32,19 +32,19 @@ const PEER_HINTS: &[(&str, &str)] = &[
     ),
     (
         "networks",
-        "traffic that comes in cannot be matched by address; use `namespaces` or `pods`",
+        "an `ingress` rule cannot match by address; use `namespaces` or `pods`",
     ),
     (
         "nodes",
-        "traffic that comes in cannot be matched by node; use `namespaces` or `pods`",
+        "an `ingress` rule cannot match by node; use `namespaces` or `pods`",
     ),
     (
         "domainNames",
-        "only `egress` rules of an AdminNetworkPolicy can name domains",
+        "only `egress` rules of an AdminNetworkPolicy can have domain names",
     ),
     (
         "all",
-        "`all` belongs to ClusterNetworkPolicy; write `namespaces: {}` for every pod",
+        "`all` is a field of ClusterNetworkPolicy; write `namespaces: {}` for every pod",
     ),
 ];
 const INGRESS_PEER: Fields = Fields::strict(&["namespaces", "pods"]).hints(PEER_HINTS);
@@ -73,7 +73,7 @@ pub(super) fn peer<'a>(
         ),
     };
     let mut peer = Err(Unreadable);
-    let fielded = d.object(at, fields, |d, name, at| {
+    let found_fields = d.object(at, fields, |d, name, at| {
         peer = match name {
             "namespaces" => namespaces(d, at, dialect, Place::Peer).map(ClusterPeer::Namespaces),
             "pods" => pods(d, at, dialect),
@@ -88,11 +88,15 @@ pub(super) fn peer<'a>(
             }
         };
     })?;
-    d.one_of(at, &fielded, names, Code::OneOf, ONE_PEER)?;
-    if fielded.sound { peer } else { Err(Unreadable) }
+    d.one_of(at, &found_fields, names, Code::OneOf, ONE_PEER)?;
+    if found_fields.sound {
+        peer
+    } else {
+        Err(Unreadable)
+    }
 }
 
-/// Where an early `namespaces` object stands.
+/// Where an early `namespaces` object is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// Directly in a peer, where later releases have a selector.
@@ -128,8 +132,8 @@ fn namespaces<'a>(
     if d.as_pruned() {
         let fielded_at = d.anchor();
         let mut parts = SelectorParts::default();
-        let fielded = d.object(at, LATE_NAMESPACES, |d, name, at| parts.field(d, name, at))?;
-        if fielded.pruned {
+        let found_fields = d.object(at, LATE_NAMESPACES, |d, name, at| parts.field(d, name, at))?;
+        if found_fields.pruned {
             pruned_wide(d, at, fielded_at, "namespaceSelector");
         }
         return parts.finish().map(NamespaceSet::Selector);
@@ -137,7 +141,7 @@ fn namespaces<'a>(
     let mut early: Readable<NamespaceSet<'a>> = Err(Unreadable);
     let mut wide = None;
     let mut parts = SelectorParts::default();
-    let fielded = d.object(at, NAMESPACES, |d, name, at| {
+    let found_fields = d.object(at, NAMESPACES, |d, name, at| {
         let anchor = d.anchor();
         match name {
             "matchLabels" | "matchExpressions" => parts.field(d, name, at),
@@ -151,9 +155,9 @@ fn namespaces<'a>(
             }
         }
     })?;
-    let span = fielded.anchor;
-    let is_early = EARLY_NAMES.iter().any(|name| fielded.has(name));
-    let is_late = fielded.has("matchLabels") || fielded.has("matchExpressions");
+    let span = found_fields.anchor;
+    let is_early = EARLY_NAMES.iter().any(|name| found_fields.has(name));
+    let is_late = found_fields.has("matchLabels") || found_fields.has("matchExpressions");
     if is_early {
         dialect.early.get_or_insert_with(|| (at.text(), span));
         if place == Place::Peer
@@ -162,7 +166,7 @@ fn namespaces<'a>(
             pruned_wide(d, &at.field(name), span, name);
         }
     }
-    if is_late || (!is_early && fielded.sound) {
+    if is_late || (!is_early && found_fields.sound) {
         dialect.late.get_or_insert_with(|| (at.text(), span));
     }
     if is_early && is_late {
@@ -170,28 +174,32 @@ fn namespaces<'a>(
     }
     if !is_early {
         let late = parts.finish();
-        return if fielded.sound {
+        return if found_fields.sound {
             late.map(NamespaceSet::Selector)
         } else {
             Err(Unreadable)
         };
     }
-    exactly_one_early(d, at, &fielded)?;
-    if fielded.sound {
+    exactly_one_early(d, at, &found_fields)?;
+    if found_fields.sound {
         early
     } else {
         Err(Unreadable)
     }
 }
 
-fn exactly_one_early(d: &mut Decode<'_, '_>, at: &At<'_>, fielded: &ObjectFields) -> Readable<()> {
+fn exactly_one_early(
+    d: &mut Decode<'_, '_>,
+    at: &At<'_>,
+    found_fields: &ObjectFields,
+) -> Readable<()> {
     d.one_of(
         at,
-        fielded,
+        found_fields,
         &EARLY_NAMES,
         Code::OneOf,
         OneOfHelp {
-            none: "name one way to select the namespaces",
+            none: "choose one way to select the namespaces",
             several: "write several peers, each with its own `- `",
         },
     )
@@ -203,7 +211,7 @@ fn pruned_wide(d: &mut Decode<'_, '_>, at: &At<'_>, span: Span, field: &str) {
             "if the cluster has such CRDs write the selector directly: `namespaces: {matchLabels: ...}`"
         }
         _ => {
-            "later releases cannot say this; with their CRDs write a selector, one policy for each tenant"
+            "later releases cannot express this; with their CRDs write a selector, one policy for each tenant"
         }
     };
     d.report(
@@ -293,7 +301,7 @@ fn pods<'a>(
     let mut early: Option<Readable<NamespaceSet<'a>>> = None;
     let mut late: Option<Readable<Selector<'a>>> = None;
     let mut pods = Err(Unreadable);
-    let fielded = d.object(at, PODS, |d, name, at| match name {
+    let found_fields = d.object(at, PODS, |d, name, at| match name {
         "namespaces" => {
             let anchor = d.anchor();
             let mut inner = Dialect::default();
@@ -301,13 +309,13 @@ fn pods<'a>(
             dialect.has_related |= inner.has_related;
             dialect.keys_over_limit.append(&mut inner.keys_over_limit);
             dialect.early.get_or_insert_with(|| (at.text(), anchor));
-            // In this place only the early shape exists.
+            // Only the early shape exists here.
             if let (None, Some((_, late))) = (&inner.early, inner.late) {
                 d.report(
                     Code::OneOf,
                     at,
                     late,
-                    "`namespaces` must hold exactly one of `related`, `namespaceSelector`, `sameLabels` and `notSameLabels`",
+                    "`namespaces` must have exactly one of `related`, `namespaceSelector`, `sameLabels` and `notSameLabels`",
                     "put the selector under `namespaceSelector`",
                 );
                 early = Some(Err(Unreadable));
@@ -322,7 +330,7 @@ fn pods<'a>(
     })?;
     d.require(
         at,
-        &fielded,
+        &found_fields,
         "podSelector",
         "for all pods write `podSelector: {}`",
     );
@@ -333,16 +341,16 @@ fn pods<'a>(
         (None, None) => {
             if dialect.early.is_some() {
                 let help = "for all namespaces write `namespaces: {namespaceSelector: {}}`";
-                d.require(at, &fielded, "namespaces", help);
+                d.require(at, &found_fields, "namespaces", help);
             } else {
                 let help = "for all namespaces write `namespaceSelector: {}`";
-                d.require(at, &fielded, "namespaceSelector", help);
+                d.require(at, &found_fields, "namespaceSelector", help);
             }
             return Err(Unreadable);
         }
     };
     let pods = pods?;
-    if fielded.sound {
+    if found_fields.sound {
         Ok(ClusterPeer::Pods(namespaces, pods))
     } else {
         Err(Unreadable)

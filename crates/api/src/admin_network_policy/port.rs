@@ -11,7 +11,7 @@ use crate::ports::{
 };
 use crate::problem::Code;
 
-/// Reads `ports`; `None` filters nothing.
+/// Reads `ports`; `None` is no filter.
 pub(super) fn ports<'a>(
     d: &mut Decode<'a, '_>,
     at: &At<'_>,
@@ -23,7 +23,7 @@ pub(super) fn ports<'a>(
         notes.port(span, &port);
         port
     });
-    // An empty list filters nothing (D39).
+    // An empty list is no filter (D39).
     (ports != Ok(Vec::new())).then_some(ports)
 }
 
@@ -51,7 +51,7 @@ const PORT: Fields = Fields::strict(&["portNumber", "namedPort", "portRange"]).h
 
 fn port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PortMatch<'a>> {
     let mut port = Err(Unreadable);
-    let fielded = d.object(at, PORT, |d, name, at| {
+    let found_fields = d.object(at, PORT, |d, name, at| {
         port = match name {
             "portNumber" => numbered(d, at),
             "portRange" => ranged(d, at),
@@ -63,8 +63,12 @@ fn port<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PortMatch<'a>> {
         none: "write `portNumber: {protocol: TCP, port: 80}`",
         several: "write one port per entry, each with its own `- `",
     };
-    d.one_of(at, &fielded, &names, Code::OneOf, help)?;
-    if fielded.sound { port } else { Err(Unreadable) }
+    d.one_of(at, &found_fields, &names, Code::OneOf, help)?;
+    if found_fields.sound {
+        port
+    } else {
+        Err(Unreadable)
+    }
 }
 
 const PORT_NUMBER: Fields =
@@ -73,14 +77,14 @@ const PORT_NUMBER: Fields =
 fn numbered<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PortMatch<'a>> {
     let mut protocol = Ok(Protocol::Tcp);
     let mut port = Err(Unreadable);
-    let fielded = d.object(at, PORT_NUMBER, |d, name, at| match name {
+    let found_fields = d.object(at, PORT_NUMBER, |d, name, at| match name {
         "protocol" => protocol = protocol_or_empty(d, at),
         _ => port = port_number(d, at),
     })?;
-    d.require(at, &fielded, "port", "");
+    d.require(at, &found_fields, "port", "");
     let (port, _) = port?;
     let protocol = protocol?;
-    if fielded.sound {
+    if found_fields.sound {
         Ok(PortMatch::Numbers(protocol, PortRange::single(port)))
     } else {
         Err(Unreadable)
@@ -93,16 +97,16 @@ fn ranged<'a>(d: &mut Decode<'a, '_>, at: &At<'_>) -> Readable<PortMatch<'a>> {
     let mut protocol = Ok(Protocol::Tcp);
     let mut start = Err(Unreadable);
     let mut end = Err(Unreadable);
-    let fielded = d.object(at, PORT_RANGE, |d, name, at| match name {
+    let found_fields = d.object(at, PORT_RANGE, |d, name, at| match name {
         "protocol" => protocol = protocol_or_empty(d, at),
         "start" => start = port_number(d, at),
         _ => end = port_number(d, at),
     })?;
-    d.require(at, &fielded, "start", "");
-    d.require(at, &fielded, "end", "");
-    let range = port_range(d, at, start?, end?, SinglePort::Warned)?;
+    d.require(at, &found_fields, "start", "");
+    d.require(at, &found_fields, "end", "");
+    let range = port_range(d, at, start?, end?, SinglePort::Warning)?;
     let protocol = protocol?;
-    if fielded.sound {
+    if found_fields.sound {
         Ok(PortMatch::Numbers(protocol, range))
     } else {
         Err(Unreadable)

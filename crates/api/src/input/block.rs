@@ -1,12 +1,12 @@
 //! Block-style YAML as kubectl and charts write it, read in one pass over the lines.
 //!
 //! Nearly all manifests use a small part of YAML. [`read`] knows that part and gives up at anything
-//! else (anchors, tags, merge keys, complex keys, tabs in the layout, keys that stand twice, every
-//! error), so that the full parser decides and complains. What it does read is, value by value and
-//! position by position, what the full parser makes of it; tests and a fuzz target hold it to that.
+//! else (anchors, tags, merge keys, complex keys, tabs in the layout, duplicate keys, every error):
+//! the full parser then reads the document and reports its problems. Value by value and position by
+//! position, the result is that of the full parser; tests and a fuzz target check it.
 //!
-//! The tree has twelve bytes a node: where it stands and what it is. Texts are looked at when they
-//! are asked for, which most never are.
+//! The tree has twelve bytes a node: its place and its shape. Texts are decoded on demand; most
+//! never are.
 
 mod flow;
 mod keys;
@@ -38,7 +38,7 @@ enum Kind {
     Plain,
     /// A plain scalar over several lines.
     Wrapped,
-    /// A quoted scalar that says what it spells.
+    /// A quoted scalar whose value is its text.
     Bare,
     /// A quoted scalar with escapes or over several lines.
     Single,
@@ -67,7 +67,7 @@ pub(crate) struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// Whether the document holds nothing, or only comments.
+    /// Whether the document is empty, or has only comments.
     pub(crate) fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -110,13 +110,13 @@ impl<'a> Cursor<'a, '_> {
         self.nodes.get(self.at).copied()
     }
 
-    /// What a node that holds no others says.
+    /// The value of a node without nodes inside.
     fn value(&self, node: Node) -> Scalar<'a> {
         let (start, end) = (node.start as usize, node.end as usize);
         let spelled = self.text.get(start..end).unwrap_or_default();
         match node.kind {
             Kind::Plain => scalar::resolve(spelled),
-            // A text with a space in it can be nothing but text.
+            // A scalar with a space in it can only be text.
             Kind::Wrapped => Scalar::Str(Cow::Owned(text::unwrapped(spelled))),
             Kind::Bare => Scalar::Str(Cow::Borrowed(text::bare(spelled))),
             Kind::Single => Scalar::Str(Cow::Owned(text::single(spelled))),
@@ -201,7 +201,7 @@ impl<'a> Input<'a> for Cursor<'a, '_> {
         self.at += 1;
         let spelled = self.text.get(node.start as usize..node.end as usize)?;
         let key = match node.kind {
-            // INVARIANT: only keys that say what they spell are read.
+            // INVARIANT: only keys whose value is their text are read.
             Kind::Plain => spelled,
             Kind::Bare => text::bare(spelled),
             Kind::Null
@@ -234,7 +234,7 @@ impl<'a> Input<'a> for Cursor<'a, '_> {
     fn skip(&mut self) {
         self.at = match self.node() {
             Some(node) if matches!(node.kind, Kind::Map | Kind::Seq) => {
-                // Whoever walks must get on, whatever the tree is like.
+                // A walk must advance in every tree, or it would not end.
                 (node.end as usize).max(self.at + 1)
             }
             Some(_) | None => self.at + 1,
@@ -280,13 +280,13 @@ impl<'a> Input<'a> for Cursor<'a, '_> {
         let last = nodes.iter().rposition(|it| it.kind != Kind::End)?;
         let its = nodes.get(last)?;
         let bytes = self.text.as_bytes();
-        // What is not in brackets starts where the first thing in it starts.
+        // A collection in block style starts where its first node starts.
         let is_flow = |at: usize, it: &Node| {
             let first = nodes.get(at + 1).filter(|it| it.kind != Kind::End);
             let is_bracket = matches!(bytes.get(it.start as usize), Some(b'{' | b'['));
             is_open(it) && is_bracket && first.is_none_or(|first| first.start != it.start)
         };
-        // Brackets that are closed after the last thing inside of them have no nodes of their own.
+        // Closing brackets have no nodes of their own.
         let closed = nodes.iter().enumerate().take(last + 1);
         let closed = closed.filter(|(at, it)| is_flow(*at, it));
         let closed = closed.filter(|(_, it)| it.end as usize > self.at + last + 1);
@@ -304,7 +304,7 @@ impl<'a> Input<'a> for Cursor<'a, '_> {
     }
 }
 
-/// The offset after so many closing brackets, between which there is nothing but signs.
+/// The offset after this many closing brackets, with only punctuation between them.
 fn after_brackets(bytes: &[u8], mut at: usize, mut count: usize) -> Option<usize> {
     while count > 0 {
         match bytes.get(at)? {

@@ -3,18 +3,18 @@
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x8080_8080_8080_8080;
 
-/// The high bit of bytes that equal `c`. False positives only stand above a true one.
+/// The high bit of bytes that equal `c`. False positives occur only above a true one.
 fn equal(word: u64, c: u8) -> u64 {
     let zero = word ^ (ONES * u64::from(c));
     zero.wrapping_sub(ONES) & !zero & HIGH
 }
 
-/// The high bit of control characters. False positives only stand above a true one.
+/// The high bit of control characters. False positives occur only above a true one.
 fn control(word: u64) -> u64 {
     word.wrapping_sub(ONES * 0x20) & !word & HIGH
 }
 
-/// How many bytes stand before the first that `stops_in` marks in a word, and `is_stop` names.
+/// The number of bytes before the first that `stops_in` marks in a word and `is_stop` confirms.
 #[inline]
 fn before(bytes: &[u8], stops_in: impl Fn(u64) -> u64, is_stop: impl Fn(u8) -> bool) -> usize {
     let (chunks, rest) = bytes.as_chunks::<8>();
@@ -29,7 +29,7 @@ fn before(bytes: &[u8], stops_in: impl Fn(u64) -> u64, is_stop: impl Fn(u8) -> b
     at + rest.iter().position(|c| is_stop(*c)).unwrap_or(rest.len())
 }
 
-/// How many bytes stand before the first quote, backslash or control character.
+/// The number of bytes before the first quote, backslash or control character.
 #[inline]
 pub(super) fn before_quote(bytes: &[u8]) -> usize {
     before(
@@ -39,7 +39,7 @@ pub(super) fn before_quote(bytes: &[u8]) -> usize {
     )
 }
 
-/// How many bytes stand before the first colon, number sign or control character.
+/// The number of bytes before the first colon, number sign or control character.
 #[inline]
 pub(super) fn before_indicator(bytes: &[u8]) -> usize {
     before(
@@ -49,7 +49,7 @@ pub(super) fn before_indicator(bytes: &[u8]) -> usize {
     )
 }
 
-/// How many spaces the bytes start with.
+/// The number of spaces that the bytes start with.
 #[inline]
 pub(super) fn spaces(bytes: &[u8]) -> usize {
     before(

@@ -1,8 +1,8 @@
 //! JSON, pulled value by value from the text, without a tree.
 //!
 //! No library does this with byte positions and borrowed strings (serde hides positions from
-//! visitors, and pull parsers copy), so it is written here. Everything is checked, also what is
-//! passed over: a document is accepted only if all of it is JSON.
+//! visitors, and pull parsers copy), so it is written here. Skipped values are checked too: a
+//! document is accepted only if all of it is JSON.
 
 mod skip;
 mod split;
@@ -39,9 +39,9 @@ pub(crate) struct Json<'a> {
     /// Whether a container was entered and none of its members read yet.
     fresh: bool,
     error: Option<JsonError>,
-    /// Keys that stand twice in what was passed over: the later and the earlier.
+    /// Duplicate keys in skipped values: the later and the earlier.
     duplicates: Vec<(Span, Span)>,
-    /// Room for passing over a value, empty in between.
+    /// Storage for skipping a value, empty in between.
     open: Vec<OpenContainer<'a>>,
     keys: Vec<(&'a str, usize)>,
 }
@@ -61,7 +61,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The first syntax error met so far.
+    /// The first syntax error so far.
     pub(crate) fn error(&self) -> Option<&JsonError> {
         self.error.as_ref()
     }
@@ -101,7 +101,7 @@ impl<'a> Json<'a> {
         self.pos = self.text.len();
     }
 
-    /// Says what is wrong where a value should start.
+    /// Reports what is wrong where a value should start.
     fn fail_value(&mut self) {
         match self.byte() {
             None => self.fail("the document ends in the middle of a value", None),
@@ -122,7 +122,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Says what is wrong where a key should start.
+    /// Reports what is wrong where a key should start.
     fn fail_key(&mut self) {
         match self.byte() {
             Some(b'}') => {
@@ -237,7 +237,7 @@ impl<'a> Json<'a> {
                 Some(c)
             }
             None => {
-                self.fail("a `\\u` escape that is no character", None);
+                self.fail("a `\\u` escape that is not a character", None);
                 None
             }
         }
@@ -453,7 +453,7 @@ impl<'a> Input<'a> for Json<'a> {
             }
             Some(b'-' | b'0'..=b'9') => match self.number() {
                 Some((text, true)) => text.parse().map_or(Scalar::Number, Scalar::Int),
-                // API servers take a float without a fraction for the whole number.
+                // API servers read a float without a fraction as the whole number.
                 Some((text, false)) => match text.parse::<f64>() {
                     Ok(value) if value.fract() == 0.0 && value.abs() < 9.2e18 => {
                         Scalar::Int(value as i64)
@@ -534,7 +534,7 @@ impl<'a> Input<'a> for Json<'a> {
         if ahead < next {
             ItemEnd::Inside
         } else {
-            // Also when something is left to report, which the next piece would have to know of.
+            // Also when a duplicate is still to be reported: the next piece would have to know it.
             ItemEnd::Beyond
         }
     }

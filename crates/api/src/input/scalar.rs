@@ -1,15 +1,15 @@
 //! How kubectl reads a plain YAML scalar.
 //!
 //! kubectl's YAML library follows YAML 1.1, not 1.2: a bare `y` or `off` is a boolean, `010` is
-//! eight, `1_000` a thousand. A checker that reads them otherwise would judge another object than
-//! the one the API server gets. No Rust library reads scalars this way, so it is written here; the
-//! test compares it with a table measured from that library.
+//! eight, `1_000` a thousand. A checker that reads them otherwise would check another object than
+//! the one the API server receives. No Rust library reads scalars this way, so it is written here;
+//! the test compares it with a table measured from that library.
 
 use std::borrow::Cow;
 
 use super::Scalar;
 
-/// What a plain scalar is, before it is known whether it is a value or a key.
+/// A plain scalar, as a value or a key.
 enum Plain<'t> {
     Null,
     Bool(bool),
@@ -35,7 +35,8 @@ pub(crate) fn resolve(text: &str) -> Scalar<'_> {
     }
 }
 
-/// Resolves a plain scalar as a key, which kubectl turns back into text; `None` if it cannot be one.
+/// Resolves a plain scalar as a key, which kubectl converts back to text; `None` if it cannot be
+/// one.
 pub(crate) fn resolve_key(text: &str) -> Option<Cow<'_, str>> {
     match plain(text) {
         Plain::Null | Plain::Large => None,
@@ -52,13 +53,13 @@ pub(crate) fn is_integer(text: &str) -> bool {
     matches!(plain(text), Plain::Int(_) | Plain::Large)
 }
 
-/// Whether the text is an infinite number or none, which JSON cannot say.
-pub(crate) fn is_unspeakable(text: &str) -> bool {
+/// Whether the text is an infinite number or NaN, which JSON does not have.
+pub(crate) fn is_infinite_or_nan(text: &str) -> bool {
     matches!(plain(text), Plain::Float(value) if !value.is_finite())
 }
 
 fn plain(text: &str) -> Plain<'_> {
-    // Most scalars are words longer than any that means something.
+    // Most scalars are words longer than any with a special value.
     if text.len() > "false".len() && text.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return Plain::Text(text);
     }
@@ -78,7 +79,7 @@ fn plain(text: &str) -> Plain<'_> {
         _ => {}
     }
     match text.as_bytes() {
-        // After a leading point an underscore must stand between digits.
+        // After a leading point an underscore must be between digits.
         [b'.', rest @ ..] if !underscores_between_digits(rest) => Plain::Text(text),
         [b'0'..=b'9' | b'+' | b'-' | b'.', ..] => number(text),
         _ => Plain::Text(text),
@@ -95,7 +96,7 @@ fn underscores_between_digits(bytes: &[u8]) -> bool {
 }
 
 fn number(text: &str) -> Plain<'_> {
-    // Addresses and times look like numbers at first.
+    // Addresses and times start like numbers.
     let mut points = text.bytes().filter(|c| matches!(c, b'.' | b':'));
     if matches!(
         (points.next(), points.next()),

@@ -1,8 +1,8 @@
 //! YAML as a flat spanned tree: parser events, with anchors, merge keys and scalars resolved.
 //!
-//! The tree is one vector in document order; a map or list knows where it ends, so that passing
-//! over it is one step. Scalars that the source spells as they are stay borrowed from it. Aliases
-//! are expanded within a budget, so that memory stays a multiple of the document's size.
+//! The tree is one vector in document order; a map or list has the index of its end, and skipping
+//! it is one step. Scalars whose value is their text are borrowed from the source. Aliases are
+//! expanded within a budget: memory stays a multiple of the document's size.
 
 mod alias;
 mod build;
@@ -38,7 +38,7 @@ pub(crate) struct Tree<'a> {
     complete: bool,
 }
 
-/// What is wrong with a document before it is decoded.
+/// A problem of a document that is found before it is decoded.
 #[derive(Debug)]
 pub(crate) struct DocumentFlaw {
     pub(crate) code: Code,
@@ -51,7 +51,7 @@ pub(crate) struct DocumentFlaw {
 }
 
 impl<'a> Tree<'a> {
-    /// Whether the document holds nothing, only comments, or `null`.
+    /// Whether the document is empty, or has only comments or `null`.
     pub(crate) fn is_empty(&self) -> bool {
         match self.nodes.first() {
             None => true,
@@ -174,7 +174,7 @@ impl<'a> Input<'a> for Cursor<'a, '_> {
 /// The index after the value at an index.
 fn after(nodes: &[Node<'_>], at: usize) -> usize {
     match nodes.get(at).map(|node| &node.value) {
-        // Whoever walks must get on, whatever the tree is like.
+        // A walk must advance in every tree, or it would not end.
         Some(Value::Map(end) | Value::Seq(end)) => (*end as usize).max(at + 1),
         Some(Value::Scalar(_) | Value::End) | None => at + 1,
     }

@@ -1,4 +1,4 @@
-//! Pods, nodes and workloads: who can be at an end of a flow.
+//! Pods, nodes and workloads: the possible endpoints of a flow.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ pub(super) fn lower<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
     nodes(objects, cluster);
 }
 
-/// How many pods are lowered one after the other, so that neighbours can share.
+/// How many pods one task lowers; neighbours share their common parts.
 const RUN: usize = 1024;
 
 fn pods<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
@@ -55,7 +55,7 @@ fn pods<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
     cluster.pods.extend(runs.into_iter().flatten());
 }
 
-/// A pod. What it has in common with its neighbour is kept once.
+/// A pod. It shares equal parts with its neighbour.
 fn one_pod<'o>(
     object: &'o Object<'_>,
     pod: &'o crate::pod::Pod<'_>,
@@ -112,7 +112,7 @@ struct RecentPorts<'o> {
 }
 
 impl<'o> RecentPorts<'o> {
-    /// So many are looked through.
+    /// How many are compared.
     const MOST: usize = 16;
 
     fn of(&mut self, ports: &'o [crate::pod::ContainerPort<'o>]) -> Arc<[ContainerPort<'o>]> {
@@ -129,7 +129,7 @@ impl<'o> RecentPorts<'o> {
     }
 }
 
-/// What a pod's specification says but for its ports.
+/// A pod's specification without its ports.
 fn from_spec<'o>(spec: &'o PodSpec<'_>, ports: Arc<[ContainerPort<'o>]>) -> Pod<'o> {
     let PodSpec {
         node_name,
@@ -175,7 +175,7 @@ fn owner_key<'o>(objects: &Objects<'o, '_>, object: &'o Object<'_>) -> OwnerKey<
 
 fn workloads<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
     let by_owner = pods_by_owner(objects, cluster);
-    let given: HashSet<OwnerKey<'_>> = objects
+    let known: HashSet<OwnerKey<'_>> = objects
         .list
         .iter()
         .filter(|(_, object)| matches!(object.spec, ObjectSpec::Workload(_)))
@@ -195,7 +195,7 @@ fn workloads<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
         let namespace = objects.namespace_of(object);
         let owner = owner_key(objects, object);
         let mut owners = object.metadata.owners.iter();
-        let is_made = owners.any(|(kind, name)| given.contains(&(namespace, &**kind, &**name)));
+        let is_made = owners.any(|(kind, name)| known.contains(&(namespace, &**kind, &**name)));
         let mut pods = by_owner.get(&owner).cloned().unwrap_or_default();
         if pods.is_empty()
             && let Some(selector) = selector
@@ -228,7 +228,7 @@ fn workloads<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
     cluster.pods.extend(templates);
 }
 
-/// The live pods of each workload that is given; a Deployment's are those of its ReplicaSets, a
+/// The live pods of each workload of the input; a Deployment's are those of its ReplicaSets, a
 /// CronJob's those of its Jobs.
 fn pods_by_owner<'o>(
     objects: &Objects<'o, '_>,
@@ -286,7 +286,7 @@ pub(super) fn of_namespace<'c, 'o>(
     cluster: &'c Cluster<'o>,
     namespace: NamespaceId,
 ) -> impl Iterator<Item = (PodId, &'c Pod<'o>)> {
-    // Pods are sorted, and templates stand behind them.
+    // Pods are sorted, and templates come after them.
     let n_pods = cluster.pods.partition_point(|pod| pod.template.is_none());
     let pods = cluster.pods.get(..n_pods).unwrap_or_default();
     let start = pods.partition_point(|pod| pod.namespace < namespace);
@@ -322,7 +322,7 @@ pub(super) fn selector<'o>(selector: &'o Selector<'_>) -> CoreSelector<&'o str> 
     }
 }
 
-/// The nodes that are given, and those that only pods speak of.
+/// The nodes of the input, and those that only pods name.
 fn nodes<'o>(objects: &Objects<'o, '_>, cluster: &mut Cluster<'o>) {
     for (_, object) in &objects.list {
         let ObjectSpec::Node(node) = &object.spec else {

@@ -1,4 +1,4 @@
-//! Policies of every generation, and how their rules fail closed.
+//! Policies of every API version, and how their rules fail closed.
 
 use palisade_core::model::{
     Cluster, Effect, NamespaceId, NamespaceSet as Namespaces, Origin, Peer, PodSet, Policy,
@@ -20,7 +20,7 @@ use crate::object::{Object, ObjectSpec};
 use crate::ports::PortMatch;
 use crate::selector::Selector;
 
-/// Where policies of 2016 say something (D69).
+/// Where 2016 policies have an effect (D69).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Isolation {
     /// In namespaces whose annotation isolates them.
@@ -55,7 +55,7 @@ pub(super) fn lower<'o>(
             ObjectSpec::NetworkPolicy(policy) => Some(network_policy(&frame, policy)),
             ObjectSpec::NetworkPolicy2016(policy) => {
                 let isolation = isolated.get(frame.namespace.0 as usize).copied().flatten();
-                // Without isolation of the namespace the 2016 form says nothing (D69).
+                // Without isolation of the namespace a 2016 policy has no effect (D69).
                 let counts = isolation.is_some() || isolation_of == Isolation::Anywhere;
                 counts.then(|| network_policy_2016(&frame, policy))
             }
@@ -76,7 +76,7 @@ pub(super) fn lower<'o>(
         .sort_by_key(|policy| (policy.api, policy.namespace, policy.name));
 }
 
-/// What every policy has.
+/// The common fields of every policy.
 struct PolicyFrame<'o, 'a> {
     object: &'o Object<'a>,
     origin: Origin,
@@ -136,7 +136,7 @@ fn isolation<'o>(namespace: NamespaceId, origin: Origin) -> Policy<'o> {
 fn network_policy<'o>(frame: &PolicyFrame<'o, '_>, policy: &'o NetworkPolicy<'_>) -> Policy<'o> {
     let NetworkPolicy {
         pod_selector,
-        // Taken into account by `isolates`.
+        // `isolates` has handled it.
         policy_types: _,
         ingress,
         egress,
@@ -162,7 +162,7 @@ fn network_policy<'o>(frame: &PolicyFrame<'o, '_>, policy: &'o NetworkPolicy<'_>
         };
         allowing(*sound, peers, ports, peer)
     };
-    // As many rules as there is room for: most policies have one or two.
+    // Exact capacity: most policies have one or two rules.
     let counted = |direction, rules: &'o [NetworkPolicyRule<'o>]| {
         let rules = if policy.has_rules(direction) {
             rules
@@ -232,7 +232,7 @@ fn network_policy_2016<'o>(
     }
 }
 
-/// A rule that can only allow: what cannot be read of it matches nothing (D21, D109).
+/// A rule that can only allow: its unreadable parts match nothing (D21, D109).
 fn allowing<'o, P>(
     sound: bool,
     peers: &'o Readable<Vec<Readable<P>>>,
@@ -247,7 +247,7 @@ fn allowing<'o, P>(
             readable_ports.extend(ports.iter().flatten().map(port));
             Some(Effect {
                 action: Action::Accept,
-                // An empty list is no filter; one of which nothing can be read matches nothing.
+                // An empty list is no filter; a list without a readable entry matches nothing.
                 peers: (!peers.is_empty()).then_some(readable),
                 ports: (!ports.is_empty()).then_some(readable_ports),
             })
@@ -285,8 +285,8 @@ fn cluster_policy<'o>(frame: &PolicyFrame<'o, '_>, policy: &'o ClusterPolicy<'_>
     } else {
         PolicyApi::Cluster
     };
-    // Without a tier the policy stands in the first one, without a priority at its start, and no
-    // rule of it can be trusted (D19, D115, D116).
+    // Without a tier the policy is in the first one, without a priority at its start, and none of
+    // its rules can be trusted (D19, D115, D116).
     let sound = tier.is_ok() && !matches!(priority, Some(Err(_)));
     let priority = match priority {
         Some(priority) => priority.unwrap_or(0),
@@ -336,7 +336,7 @@ fn cluster_rule<'o>(rule: &'o ClusterRule<'_>, sound_policy: bool) -> Rule<'o> {
 /// The peers and ports of a rule; `None`: any.
 type Filters<'o> = (Option<Vec<Peer<'o>>>, Option<Vec<Port<'o>>>);
 
-/// A rule with an action: what it does to what it matches, if all of it could be read.
+/// A rule with an action, if all of it could be read.
 fn deciding<'o>(
     action: Readable<Action>,
     written_action: Option<&'o str>,
@@ -347,7 +347,7 @@ fn deciding<'o>(
         written_action,
         failed_closed: matched.is_none() || action.is_err(),
         effect: match matched {
-            // An action that is not known denies what the rule matches (D18, D112).
+            // An unknown action denies what the rule matches (D18, D112).
             Some((peers, ports)) => Some(Effect {
                 action: action.unwrap_or(Action::Deny),
                 peers,
@@ -358,7 +358,7 @@ fn deciding<'o>(
     }
 }
 
-/// What becomes of a rule of which something could not be read (D16, D113).
+/// The rule that replaces a rule with an unreadable part (D16, D113).
 fn fail_closed<'o>(action: Readable<Action>) -> Option<Effect<'o>> {
     match action {
         Ok(Action::Accept) => None,
@@ -438,7 +438,8 @@ fn early_policy<'o>(frame: &PolicyFrame<'o, '_>, policy: &'o Policy2021<'_>) -> 
         }
     });
     let is_default = frame.object.kind == Kind::DefaultNetworkPolicy;
-    // A default policy isolates in the directions it speaks of, and in both if of none (D63).
+    // A default policy isolates in the directions it has rules for, and in both if it has none
+    // (D63).
     let silent = ingress.is_none() && egress.is_none();
     let rules = |rules: &'o Option<Vec<Rule2021<'_>>>| Rules {
         isolates: is_default && (rules.is_some() || silent),
@@ -482,7 +483,7 @@ fn early_peer<'o>(peer: &'o Peer2021<'_>) -> Peer<'o> {
     match peer {
         Peer2021::Pods { namespaces, pods } => Peer::Pods(PodSet {
             namespaces: match namespaces {
-                // There is no policy namespace, so that all are meant (D65).
+                // The policy has no namespace: all namespaces match (D65).
                 None => Namespaces::Selected {
                     selector: palisade_core::labels::Selector {
                         requirements: Vec::new(),

@@ -1,4 +1,4 @@
-//! Services: where an address that clients dial leads, port by port (D78).
+//! Services: the backends of an address that clients dial, port by port (D78).
 
 use std::collections::HashMap;
 use std::num::NonZeroU16;
@@ -79,7 +79,8 @@ fn one<'o>(
             None => {
                 let pods = pods.iter().filter_map(|id| {
                     let pod = cluster.pods.get(id.0 as usize)?;
-                    // Clients of a headless Service dial its pods themselves, at the port they know.
+                    // Clients of a headless Service dial its pods themselves, at the port they
+                    // know.
                     let port = if *headless {
                         *number
                     } else {
@@ -113,7 +114,7 @@ fn one<'o>(
     }
 }
 
-/// The pods behind a selector, or the templates that stand for pods that do not exist yet.
+/// The pods that a selector selects, or the templates of pods that do not exist yet.
 fn candidates(
     cluster: &Cluster<'_>,
     namespace: NamespaceId,
@@ -129,7 +130,7 @@ fn candidates(
             .filter(|id| pod(id).is_some_and(takes_traffic))
             .collect();
     }
-    // What makes a workload has a template as well: each pod to be is counted once.
+    // The owner of a workload has a template as well: each future pod is counted once.
     let workloads = &cluster.workloads;
     let start = workloads.partition_point(|it| it.namespace < namespace);
     let end = workloads.partition_point(|it| it.namespace <= namespace);
@@ -143,7 +144,7 @@ fn candidates(
         .collect()
 }
 
-/// The port of a backend; `None`: it has no port of the name, so that it is no backend.
+/// The port of a backend; `None`: it has no port of the name, and is no backend.
 fn target_port(target: &TargetPort<'_>, pod: &Pod<'_>, protocol: Protocol) -> Option<NonZeroU16> {
     match target {
         TargetPort::Number(port) => Some(*port),
@@ -155,8 +156,8 @@ fn target_port(target: &TargetPort<'_>, pod: &Pod<'_>, protocol: Protocol) -> Op
     }
 }
 
-/// The backends that slices give. Whoever makes slices says `ready` also of pods that are published
-/// before they are.
+/// The backends in slices. The slice controller sets `ready` also for pods that are published
+/// before they are ready.
 fn in_slices(
     cluster: &Cluster<'_>,
     namespace: NamespaceId,
@@ -169,7 +170,7 @@ fn in_slices(
         let ports = slice.ports.iter().filter(|it| {
             it.name.as_deref().unwrap_or_default() == own && it.protocol == port.protocol
         });
-        // A port without a number leads nowhere that we could tell.
+        // The destination of a port without a number is unknown.
         for number in ports.filter_map(|SlicePort { port, .. }| *port) {
             let endpoints = slice.endpoints.iter();
             for endpoint in endpoints.filter(|it| it.ready) {
@@ -188,7 +189,7 @@ fn in_slices(
     backends
 }
 
-/// A backend is its addresses; a pod that is known only by name is itself.
+/// A backend is its addresses, or its pod if it has only a name.
 fn parties(
     cluster: &Cluster<'_>,
     namespace: NamespaceId,

@@ -265,7 +265,7 @@ fn value(out: &mut String, random: &mut Random, indent: usize, depth: usize, ste
 
 fn scalar(out: &mut String, random: &mut Random) {
     let word = random.pick(SCALARS);
-    // Mostly something harmless, or hardly any document would be read at all.
+    // Mostly valid pieces, or hardly any document would be valid.
     out.push_str(if !random.one_in(8) { "abc" } else { word });
     if random.one_in(20) {
         out.push_str(random.pick(&["  ", " # c", " #", "#c", "\t", " : c", " - d"]));
@@ -328,7 +328,7 @@ fn block(out: &mut String, random: &mut Random, indent: usize) {
     }
 }
 
-/// Changes a text in one place, as a slip of the hand would.
+/// Changes a text in one place, as a typing error would.
 pub(crate) fn damaged(text: &str, random: &mut Random) -> String {
     let mut characters: Vec<char> = text.chars().collect();
     let at = random.below(characters.len());

@@ -12,7 +12,7 @@ groups! {
     domain_names: [domain_names, lists_of_domain_names, actions_of_domain_names],
 }
 
-/// Blocks that every form takes without a word.
+/// Blocks that every form accepts without a problem.
 const SOUND: [&str; 17] = [
     "10.0.0.0/8",
     "0.0.0.0/0",
@@ -36,7 +36,8 @@ const SOUND: [&str; 17] = [
 /// Blocks with bits after the prefix.
 const HOST_BITS: [&str; 4] = ["10.1.2.3/8", "192.0.2.1/31", "2001:db8::1/64", "::1/0"];
 
-/// Blocks whose address has leading zeros: read as decimal in NetworkPolicy, refused in `networks`.
+/// Blocks whose address has leading zeros: read as decimal in NetworkPolicy, rejected in
+/// `networks`.
 const LEADING_ZEROS: [&str; 4] = [
     "010.0.0.0/8",
     "10.00.0.0/8",
@@ -44,7 +45,7 @@ const LEADING_ZEROS: [&str; 4] = [
     "010.1.2.3/8",
 ];
 
-/// Texts that no form takes.
+/// Texts that every form rejects.
 const BROKEN: [&str; 35] = [
     "",
     "text",

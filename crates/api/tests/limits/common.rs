@@ -1,5 +1,5 @@
-//! What holds for every generation, sections 2.0 and 2.1: names, kinds, duplicate keys, unknown
-//! fields and wrong types around `spec`.
+//! The common rules of every API version, sections 2.0 and 2.1: names, kinds, duplicate keys,
+//! unknown fields and wrong types around `spec`.
 
 use palisade_api::Kind;
 use palisade_core::policy::Direction::Ingress;

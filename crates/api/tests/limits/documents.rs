@@ -1,8 +1,8 @@
-//! The documents: a valid object of every generation, with places to put other text in.
+//! The documents: a valid object of every API version, with places for other text.
 
 use palisade_core::policy::Direction;
 
-/// A generation: what its objects look like when nothing is wrong with them.
+/// An API version, with a valid object.
 pub(crate) struct Form {
     api_version: &'static str,
     kind: &'static str,
@@ -14,7 +14,7 @@ pub(crate) struct Form {
     /// The fields of a rule, by direction.
     ingress: &'static [&'static str],
     egress: &'static [&'static str],
-    /// What the lists of a rule are called.
+    /// The names of a rule's lists.
     from: &'static str,
     to: &'static str,
     ports: &'static str,
@@ -136,7 +136,7 @@ pub(crate) const NP0: Form = Form {
     ..NP
 };
 
-/// NetworkPolicy of 2016 in the group that it shipped in.
+/// NetworkPolicy of 2016 in the group of its release.
 pub(crate) const NP0_SHIPPED: Form = Form {
     api_version: "extensions/v1beta1",
     ..NP
@@ -152,7 +152,7 @@ impl Form {
         label.trim_end().to_owned()
     }
 
-    /// Whether it is the form of 2016, which knows only ingress.
+    /// Whether it is the form of 2016, which has only ingress.
     pub(crate) fn is_2016(&self) -> bool {
         [NP0.api_version, NP0_SHIPPED.api_version].contains(&self.api_version)
     }
@@ -162,7 +162,7 @@ impl Form {
         self.kind == BANP.kind
     }
 
-    /// What the list of ports is called.
+    /// The name of the list of ports.
     pub(crate) fn ports_key(&self) -> &'static str {
         self.ports
     }
@@ -197,7 +197,7 @@ impl Form {
         ))
     }
 
-    /// The object with so many rules in a direction.
+    /// The object with this many rules in a direction.
     pub(crate) fn rules(&self, direction: Direction, count: usize) -> String {
         let rules = vec![self.rule_text(direction, ""); count];
         self.spec(&format!("{}: [{}]", direction.key(), rules.join(", ")))
@@ -218,7 +218,7 @@ impl Form {
         format!("{{{}}}", merged(base, changes).join(", "))
     }
 
-    /// What the list of peers is called.
+    /// The name of the list of peers.
     pub(crate) fn peers_key(&self, direction: Direction) -> &'static str {
         match direction {
             Direction::Ingress => self.from,

@@ -1,5 +1,5 @@
 //! ClusterNetworkPolicy and DefaultNetworkPolicy of 2021, section 2.6. Their ports and blocks are
-//! those of NetworkPolicy and stand there.
+//! those of NetworkPolicy, in its file.
 
 use palisade_api::{Object, ObjectSpec};
 use palisade_core::policy::Direction::{Egress, Ingress};

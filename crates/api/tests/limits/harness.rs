@@ -1,10 +1,10 @@
-//! The harness: a limit, the documents at its edges, and what reading must say of each of them.
+//! The harness: a limit, the documents at its edges, and the expected problems of each.
 
 use std::ops::RangeInclusive;
 
 use palisade_api::{Object, Options, Source, read};
 
-/// A code and the path where it must stand.
+/// A code and its expected path.
 type Found = (String, String);
 
 /// One limit, one-of, enumeration, requirement or default, and the documents that show it.
@@ -28,9 +28,9 @@ enum Want {
     Warns(Vec<Found>),
     /// No error, and read like this other document.
     Means(String),
-    /// No error, and the object is so.
+    /// No error, and a condition on the object.
     Reads(fn(&Object<'_>) -> bool),
-    /// This error, these consequences of it, perhaps those, and no other.
+    /// This error, its required and its possible consequences, and no other.
     Violates {
         error: Found,
         also: Vec<Found>,
@@ -71,17 +71,17 @@ impl Limit {
         self.case(name, document, Want::Warns(vec![found(code, path)]))
     }
 
-    /// A document with nothing to say about.
+    /// A document without any problem.
     pub(crate) fn clean(self, name: &str, document: String) -> Limit {
         self.case(name, document, Want::Warns(Vec::new()))
     }
 
-    /// A document that means the same as another.
+    /// A document with the same meaning as another.
     pub(crate) fn means(self, name: &str, document: String, other: String) -> Limit {
         self.case(name, document, Want::Means(other))
     }
 
-    /// A document without errors whose object is as told.
+    /// A document without errors whose object meets a condition.
     pub(crate) fn reads(self, name: &str, document: String, so: fn(&Object<'_>) -> bool) -> Limit {
         self.case(name, document, Want::Reads(so))
     }
@@ -106,7 +106,7 @@ impl Limit {
         self
     }
 
-    /// Every violation so far may have this error beside it: the specification does not settle it.
+    /// Every violation so far may also have this error: the specification leaves it open.
     pub(crate) fn may(mut self, code: &str, path: &str) -> Limit {
         for case in &mut self.cases {
             if let Want::Violates { may, .. } = &mut case.want {
@@ -124,7 +124,7 @@ impl Limit {
         self
     }
 
-    /// How many documents fit, and how many do not.
+    /// The number of documents that fit, and of those that do not.
     pub(crate) fn count(&self) -> (usize, usize) {
         let violates = |case: &&Case| matches!(case.want, Want::Violates { .. });
         let violating = self.cases.iter().filter(violates).count();
@@ -132,7 +132,7 @@ impl Limit {
     }
 }
 
-/// Reads every document and tells all disagreements at once.
+/// Reads every document and reports all differences at once.
 pub(crate) fn check(limits: impl Iterator<Item = Limit>) {
     let mut wrong = String::new();
     for limit in limits {
@@ -200,7 +200,7 @@ fn judge(case: &Case) -> Result<(), String> {
     }
 }
 
-/// What an object says, without the places where it says so.
+/// The fields of an object, without their places.
 fn meaning(object: &Object<'_>) -> String {
     let text = format!("{:?}", object.spec);
     let mut parts = text.split("Span { start: ");
@@ -222,7 +222,7 @@ fn shortened(document: &str) -> String {
     lines.collect()
 }
 
-/// A flow list of so many entries.
+/// A flow list of this many entries.
 pub(crate) fn entries(count: usize, entry: impl Fn(usize) -> String) -> String {
     let entries: Vec<String> = (0..count).map(entry).collect();
     format!("[{}]", entries.join(", "))
@@ -270,7 +270,7 @@ pub(crate) fn list(
     limit.violates(&format!("{many} entries"), document(many), "TOO-MANY", path)
 }
 
-/// A list without a most.
+/// A list without a maximum.
 pub(crate) fn unlimited(name: &str, document: impl Fn(usize) -> String) -> Limit {
     [0, 1, 26, 101, 1001]
         .into_iter()

@@ -206,7 +206,7 @@ fn unknown_fields() -> Vec<Limit> {
             let document = form.peer(Ingress, &format!("pods: {{}}, {key}: {{}}"));
             cases.push((document, form.peer_path(Ingress, key)));
         }
-        // Ranges came later: neither a real one, nor one of a port, nor the whole.
+        // Ranges were added later: no real range, no range of one port, not all ports.
         for port in [
             "port: 80, endPort: 90",
             "port: 80, endPort: 80",

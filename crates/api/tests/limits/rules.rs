@@ -1,4 +1,4 @@
-//! What the rules of AdminNetworkPolicy, BaselineAdminNetworkPolicy and ClusterNetworkPolicy share,
+//! The common rules of AdminNetworkPolicy, BaselineAdminNetworkPolicy and ClusterNetworkPolicy,
 //! sections 2.3 and 2.4: priority, lists, names, actions, `status`.
 
 use palisade_core::policy::Direction::{self, Egress, Ingress};
@@ -18,7 +18,7 @@ groups! {
     status: [status],
 }
 
-/// The kinds with rules that have actions, and how many rules, peers and ports they take.
+/// The kinds with rules that have actions, and the maximum of their rules, peers and ports.
 const KINDS: [(&Form, usize); 3] = [(&ANP, 100), (&BANP, 100), (&CNP, 25)];
 
 fn tiers() -> Vec<Limit> {
@@ -240,7 +240,7 @@ fn numbers_of_peers() -> Vec<Limit> {
             ));
         }
     }
-    // Before v0.1.2 a BaselineAdminNetworkPolicy had no most.
+    // Before v0.1.2 a BaselineAdminNetworkPolicy had no maximum.
     for (form, peer) in [
         (&BANP_N, "{namespaces: {namespaceSelector: {}}}"),
         (&BANP_K, "{namespaces: {related: Self}}"),
@@ -375,7 +375,7 @@ fn status() -> Vec<Limit> {
         let path = "status.conditions";
         limits.push(
             limit(format!("2.3 2.4 status of {} has conditions", form.label()))
-                // What a program in Go writes for none.
+                // A program in Go writes this for none.
                 .fits("null", status("{conditions: null}"))
                 .violates("absent", status("{}"), "REQUIRED", path),
         );

@@ -1,4 +1,4 @@
-//! Label selectors, section 2.0, at every place that takes one.
+//! Label selectors, section 2.0, at every place that has one.
 
 use palisade_core::policy::Direction::{Egress, Ingress};
 
@@ -16,17 +16,17 @@ struct Place {
     label: String,
     path: String,
     document: Box<dyn Fn(&str) -> String>,
-    /// Where the subject stands that is lost with the selector (D20, D64).
+    /// The path of the subject that is unreadable with the selector (D20, D64).
     subject: Option<&'static str>,
-    /// The policy's own `podSelector`: D110 asks for an error and leaves open which.
+    /// The policy's own `podSelector`: D110 requires an error and leaves open which.
     own_pods: bool,
     /// Whether a map of other keys is a selector too (D70).
     bare: bool,
 }
 
 impl Place {
-    /// Adds what follows from an unreadable selector at this place.
-    fn judged(&self, limit: Limit) -> Limit {
+    /// Adds the consequences of an unreadable selector at this place.
+    fn with_consequences(&self, limit: Limit) -> Limit {
         match self.subject {
             Some(path) if self.own_pods => limit.may("INVALID-SUBJECT", path),
             Some(path) => limit.also("INVALID-SUBJECT", path),
@@ -43,7 +43,7 @@ impl Place {
     }
 }
 
-/// `template` has `@` where the selector goes.
+/// `template` has `@` in the place of the selector.
 fn place(
     form: &Form,
     path: &str,
@@ -174,7 +174,7 @@ fn places() -> Vec<Place> {
 fn each(name: &str, at: impl Fn(&str, &Place) -> Limit) -> Vec<Limit> {
     let one = |place: &Place| {
         let name = format!("{name} {}", place.label);
-        place.judged(at(&name, place))
+        place.with_consequences(at(&name, place))
     };
     places().iter().map(one).collect()
 }
@@ -341,7 +341,7 @@ fn labels_in_selectors() -> Vec<Limit> {
             .violates("null", labels(it, "a: null"), "NULL-LABEL", &path)
             .violates("nothing", labels(it, "a: "), "NULL-LABEL", &path)
     });
-    // The CRDs do not look at the syntax and D17 does not name it: what is lost with it stays open.
+    // The CRDs do not check the syntax and D17 does not include it: the consequences stay open.
     limits.extend(places().iter().map(|it| {
         let name = format!("2.0 label syntax is checked at {}", it.label);
         let cases = vec![

@@ -25,12 +25,12 @@ fn one_family_is_denied_and_the_other_left_open() {
         &[policy(&deny("0.0.0.0/0, \"::/0\"")), dual()],
         &[],
     );
-    // A rule of its own will do, whatever becomes of the other family.
+    // A rule of its own is enough for the other family.
     let apart = format!("{v4}, {}", deny("\"::/0\""));
     check(Code::V6Open, &[policy(&apart), dual()], &[]);
     let accepted = format!("{{action: Accept, to: [{{networks: [\"::/0\"]}}]}}, {v4}");
     check(Code::V6Open, &[policy(&accepted), dual()], &[]);
-    // One that is only about a port does not speak of the rest.
+    // A rule for one port does not decide the other ports.
     let port = "{action: Deny, to: [{networks: [\"::/0\"]}], protocols: [{tcp: {destinationPort: {number: 80}}}]}";
     check(
         Code::V6Open,
@@ -76,11 +76,11 @@ fn clients_behind_a_service_that_hides_them() {
     let n1 = || node("n1", "192.0.2.1", "");
     let clients = || rule("cidr: 203.0.113.0/24", 8080);
     let node_port = || service("NodePort", ", nodePort: 30080}]");
-    let told = ["netpol/x/web#ingress[0].peer[0]: with x/svc/web"];
+    let expected = ["netpol/x/web#ingress[0].peer[0]: with x/svc/web"];
     check(
         Code::SnatIpBlock,
         &[clients(), web(), n1(), node_port()],
-        &told,
+        &expected,
     );
     let local = service(
         "NodePort",
@@ -95,7 +95,7 @@ fn clients_behind_a_service_that_hides_them() {
         &[other_port, web(), n1(), node_port()],
         &[],
     );
-    // All addresses, and blocks with all nodes in them, mean the nodes as well.
+    // All addresses, and blocks with all nodes in them, include the nodes.
     let everyone = rule("cidr: 0.0.0.0/0", 8080);
     check(
         Code::SnatIpBlock,
@@ -108,9 +108,9 @@ fn clients_behind_a_service_that_hides_them() {
     check(
         Code::SnatIpBlock,
         &[without, web(), n1(), node_port()],
-        &told,
+        &expected,
     );
-    // Pods that are not behind the Service.
+    // Pods that are not backends of the Service.
     let other = Pod("x", "other").ips(&["10.0.0.2"]);
     let of_other = clients().replace("{app: web}", "{app: other}");
     check(
@@ -121,7 +121,7 @@ fn clients_behind_a_service_that_hides_them() {
 }
 
 #[test]
-fn namespaces_that_are_nobodys_tenant() {
+fn namespaces_without_a_tenant() {
     let policy = |subject: &str| {
         let deny = "ingress: [{action: Deny, from: [{namespaces: {notSameLabels: [tenant]}}]}]";
         anp("t", &format!("subject: {{namespaces: {subject}}}, {deny}"))
@@ -142,11 +142,11 @@ fn namespaces_that_are_nobodys_tenant() {
         .concat_documents()
     };
     let u = || [namespace("u", ""), Pod("u", "web").ips(&["10.0.0.3"])].concat_documents();
-    let told = ["anp/t#ingress[0].peer[0]: 1 of 3"];
+    let expected = ["anp/t#ingress[0].peer[0]: 1 of 3"];
     check(
         Code::TenantUnlabelled,
         &[policy(tenants), a(), b(), u()],
-        &told,
+        &expected,
     );
     check(Code::TenantUnlabelled, &[policy(tenants), a(), b()], &[]);
     // A namespace without pods sends nothing.
@@ -155,7 +155,7 @@ fn namespaces_that_are_nobodys_tenant() {
         &[policy(tenants), a(), b(), namespace("u", "")],
         &[],
     );
-    // Who is about all namespaces does not speak of tenants alone.
+    // A policy that selects all namespaces is not only for tenants.
     check(Code::TenantUnlabelled, &[policy("{}"), a(), b(), u()], &[]);
 }
 

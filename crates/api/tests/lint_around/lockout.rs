@@ -1,4 +1,4 @@
-//! What a cluster lives on: its DNS, API server, components and kubelets.
+//! What a cluster depends on: its DNS, API server, components and kubelets.
 
 use palisade_core::analysis::lint::Code;
 
@@ -7,8 +7,8 @@ use super::{EVERYONE, Pod, check, cnp, early, namespace, netpol, node, object};
 const DNS_PORTS: &str =
     "{name: dns, containerPort: 53, protocol: UDP}, {name: dns-tcp, containerPort: 53}";
 
-/// A cluster with a DNS, a component, a pod of somebody, and a node of the control plane.
-fn given(policies: &[String]) -> Vec<String> {
+/// A cluster with a DNS, a component, an ordinary pod, and a node of the control plane.
+fn cluster(policies: &[String]) -> Vec<String> {
     let mut all = vec![
         namespace("kube-system", ""),
         namespace("shop", ""),
@@ -39,22 +39,22 @@ fn a_deny_for_everyone_takes_the_dns_away() {
     // The DNS is no client of itself.
     check(
         Code::LockoutDns,
-        &given(&[egress(DENY_ALL)]),
+        &cluster(&[egress(DENY_ALL)]),
         &["cnp/p#egress[0]: 3 of 3"],
     );
     let with_dns = format!("{ALLOW_DNS}, {DENY_ALL}");
-    check(Code::LockoutDns, &given(&[egress(&with_dns)]), &[]);
+    check(Code::LockoutDns, &cluster(&[egress(&with_dns)]), &[]);
     // Without the protocol that clients fall back to.
     let udp_only = with_dns.replace(", {tcp: {destinationPort: {number: 53}}}", "");
     check(
         Code::LockoutDns,
-        &given(&[egress(&udp_only)]),
+        &cluster(&[egress(&udp_only)]),
         &["cnp/p#egress[1]: 3 of 3"],
     );
-    // Passed on to nobody who denies it.
+    // Passed on, and no later policy denies it.
     let passed = with_dns.replace("Accept", "Pass");
-    check(Code::LockoutDns, &given(&[egress(&passed)]), &[]);
-    // A cluster whose DNS is not given.
+    check(Code::LockoutDns, &cluster(&[egress(&passed)]), &[]);
+    // A cluster whose DNS is not in the input.
     check(
         Code::LockoutDns,
         &[egress(DENY_ALL), Pod("shop", "web").ips(&["10.0.1.1"])],
@@ -69,14 +69,14 @@ fn the_dns_can_be_closed_from_its_own_side() {
     let policy = cnp("p", "Baseline", &format!("{system}, {deny}"));
     check(
         Code::LockoutDns,
-        &given(std::slice::from_ref(&policy)),
+        &cluster(std::slice::from_ref(&policy)),
         &["cnp/p#ingress[0]: 2 of 3"],
     );
-    // Where NetworkPolicies own the DNS, the Baseline tier is not asked (D12).
+    // Where NetworkPolicies isolate the DNS, the Baseline tier is not evaluated (D12).
     let owned = "podSelector: {matchLabels: {k8s-app: kube-dns}}, ingress: [{}]";
     check(
         Code::LockoutDns,
-        &given(&[policy, netpol("kube-system", "dns", owned)]),
+        &cluster(&[policy, netpol("kube-system", "dns", owned)]),
         &[],
     );
 }
@@ -89,14 +89,14 @@ fn default_isolation_locks_out_as_well() {
         "e",
         "egress: [{onlyTo: [{ipBlock: {cidr: 203.0.113.0/24}}]}]",
     );
-    // Of those that isolate together, the one with rules is the one to add to.
+    // Of several isolating policies, the finding names the one with rules.
     check(
         Code::LockoutDns,
-        &given(&[isolates, another]),
+        &cluster(&[isolates, another]),
         &["dnp/e by dnp/d (egress): 3 of 3"],
     );
     let open = early("DefaultNetworkPolicy", "d", "egress: [{}]");
-    check(Code::LockoutDns, &given(&[open]), &[]);
+    check(Code::LockoutDns, &cluster(&[open]), &[]);
 }
 
 #[test]
@@ -116,10 +116,10 @@ fn the_ports_of_the_service_count() {
     };
     check(
         Code::LockoutDns,
-        &given(&[service.clone(), deny(5353)]),
+        &cluster(&[service.clone(), deny(5353)]),
         &["cnp/p#egress[0]: 3 of 3"],
     );
-    check(Code::LockoutDns, &given(&[service, deny(53)]), &[]);
+    check(Code::LockoutDns, &cluster(&[service, deny(53)]), &[]);
 }
 
 #[test]
@@ -127,22 +127,22 @@ fn components_need_the_api_server() {
     let deny = egress("{action: Deny, to: [{networks: [192.0.2.0/24]}]}");
     check(
         Code::LockoutApiServer,
-        &given(&[deny]),
+        &cluster(&[deny]),
         &["cnp/p#egress[0]: 2 of 2"],
     );
     let nodes = egress(
         "{action: Deny, to: [{nodes: {}}], protocols: [{tcp: {destinationPort: {number: 22}}}]}",
     );
-    check(Code::LockoutApiServer, &given(&[nodes]), &[]);
+    check(Code::LockoutApiServer, &cluster(&[nodes]), &[]);
     // Others are not the cluster's own components.
     let shop = "subject: {namespaces: {matchLabels: {kubernetes.io/metadata.name: shop}}}";
     let deny = format!("{shop}, egress: [{{action: Deny, to: [{{networks: [192.0.2.0/24]}}]}}]");
     check(
         Code::LockoutApiServer,
-        &given(&[cnp("p", "Admin", &deny)]),
+        &cluster(&[cnp("p", "Admin", &deny)]),
         &[],
     );
-    // Where the Service says who it is, that counts.
+    // The Service decides which pods are the DNS.
     let service = object(
         "v1",
         "Service",
@@ -155,7 +155,7 @@ fn components_need_the_api_server() {
     let deny = egress("{action: Deny, to: [{networks: [198.51.100.0/24]}]}");
     check(
         Code::LockoutApiServer,
-        &given(&[deny, service, slice.to_owned()]),
+        &cluster(&[deny, service, slice.to_owned()]),
         &["cnp/p#egress[0]: 2 of 2"],
     );
 }
@@ -169,10 +169,10 @@ fn components_need_the_kubelets() {
     };
     check(
         Code::LockoutKubelet,
-        &given(&[deny(10250)]),
+        &cluster(&[deny(10250)]),
         &["cnp/p#egress[0]: 2 of 2"],
     );
-    check(Code::LockoutKubelet, &given(&[deny(10255)]), &[]);
+    check(Code::LockoutKubelet, &cluster(&[deny(10255)]), &[]);
 }
 
 #[test]
@@ -187,18 +187,18 @@ fn components_need_each_other() {
             ),
         )
     };
-    // The DNS may not speak to the metrics server; nobody else is a component.
+    // The DNS may not reach the metrics server; there is no other component.
     check(
         Code::LockoutControlPlane,
-        &given(&[deny(4443)]),
+        &cluster(&[deny(4443)]),
         &["cnp/p#ingress[0]: 1 of 2"],
     );
-    check(Code::LockoutControlPlane, &given(&[deny(8443)]), &[]);
-    // What the DNS serves has a code of its own.
-    check(Code::LockoutControlPlane, &given(&[deny(53)]), &[]);
+    check(Code::LockoutControlPlane, &cluster(&[deny(8443)]), &[]);
+    // The ports of the DNS have a code of their own.
+    check(Code::LockoutControlPlane, &cluster(&[deny(53)]), &[]);
     check(
         Code::LockoutDns,
-        &given(&[deny(53)]),
+        &cluster(&[deny(53)]),
         &["cnp/p#ingress[0]: 3 of 3"],
     );
 }
@@ -210,27 +210,27 @@ fn network_policies_without_dns() {
     let to_db = || netpol("shop", "web", to_db);
     check(
         Code::NoDns,
-        &given(&[to_db()]),
+        &cluster(&[to_db()]),
         &["netpol/shop/web: 1 of 1"],
     );
-    check(Code::LockoutDns, &given(&[to_db()]), &[]);
-    // Who may send nothing needs no names.
+    check(Code::LockoutDns, &cluster(&[to_db()]), &[]);
+    // A pod that may send nothing needs no names.
     let closed = || netpol("shop", "closed", "podSelector: {}, policyTypes: [Egress]");
-    check(Code::NoDns, &given(&[closed()]), &[]);
+    check(Code::NoDns, &cluster(&[closed()]), &[]);
     check(
         Code::NoDns,
-        &given(&[to_db(), closed()]),
+        &cluster(&[to_db(), closed()]),
         &["netpol/shop/web by netpol/shop/closed (egress): 1 of 1"],
     );
     let dns = "podSelector: {}, policyTypes: [Egress], egress: [{to: [{namespaceSelector: {}, \
                podSelector: {matchLabels: {k8s-app: kube-dns}}}], ports: [{port: 53, protocol: UDP}]}]";
     check(
         Code::NoDns,
-        &given(&[to_db(), netpol("shop", "dns", dns)]),
+        &cluster(&[to_db(), netpol("shop", "dns", dns)]),
         &[],
     );
-    // An Admin rule may allow it for all.
-    check(Code::NoDns, &given(&[to_db(), egress(ALLOW_DNS)]), &[]);
+    // An Admin rule can allow it for all.
+    check(Code::NoDns, &cluster(&[to_db(), egress(ALLOW_DNS)]), &[]);
 }
 
 #[test]
@@ -241,16 +241,16 @@ fn the_resolver_of_the_node() {
     let local = || Pod("kube-system", "cache").labels("k8s-app: node-local-dns", &["10.0.0.9"]);
     check(
         Code::NodeLocalDns,
-        &given(&[dns(), local()]),
+        &cluster(&[dns(), local()]),
         &["netpol/shop/dns: 2 of 2"],
     );
     // There is none.
-    check(Code::NodeLocalDns, &given(&[dns()]), &[]);
+    check(Code::NodeLocalDns, &cluster(&[dns()]), &[]);
     let both = "podSelector: {}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 169.254.20.10/32}}], \
                 ports: [{port: 53, protocol: UDP}]}]";
     check(
         Code::NodeLocalDns,
-        &given(&[dns(), netpol("shop", "local", both), local()]),
+        &cluster(&[dns(), netpol("shop", "local", both), local()]),
         &[],
     );
 }

@@ -15,7 +15,7 @@ fn a_port_that_no_subject_has() {
         &[policy(), Pod("x", "web").ports(HTTP, &["10.0.0.1"])],
         &["netpol/x/web#ingress[0].port[1]: metrics"],
     );
-    // Others may have it: only those count that the rule is about, and the protocol counts (D33).
+    // Other pods may have it: only pods that the rule matches count, and the protocol counts (D33).
     let metrics = "{name: metrics, containerPort: 9090}";
     let udp =
         "{name: http, containerPort: 8080, protocol: UDP}, {name: metrics, containerPort: 9090}";
@@ -31,7 +31,7 @@ fn a_port_that_no_subject_has() {
         &[policy(), Pod("x", "web").ports(&both, &["10.0.0.1"])],
         &[],
     );
-    // That nobody is selected is not about ports, and without pods nothing is known.
+    // A rule that selects no pod has another code, and without pods the names are unknown.
     check(
         Code::PortUnexposed,
         &[policy(), Pod("x", "db").ports("", &["10.0.0.1"])],
@@ -70,30 +70,30 @@ fn a_named_port_at_addresses() {
         cnp("p", "Admin", &format!("{EVERYONE}, {to}"))
     };
     let pods = "{pods: {podSelector: {}}}";
-    let told = ["cnp/p#egress[0].peer[1]: http (always)"];
+    let expected = ["cnp/p#egress[0].peer[1]: http (always)"];
     check(
         Code::NamedPortAddresses,
         &[rule(&format!("{pods}, {{networks: [0.0.0.0/0]}}"))],
-        &told,
+        &expected,
     );
     check(
         Code::NamedPortAddresses,
         &[rule(&format!("{pods}, {{all: {{}}}}"))],
-        &told,
+        &expected,
     );
     check(
         Code::NamedPortAddresses,
         &[rule(&format!("{pods}, {{nodes: {{}}}}"))],
-        &told,
+        &expected,
     );
     check(Code::NamedPortAddresses, &[rule(pods)], &[]);
-    // Traffic to a pod from addresses has the names of the pod.
+    // Ports of traffic from addresses to a pod have the names of the pod.
     let ingress = "podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 192.0.2.0/24}}], ports: [{port: http}]}]";
     check(Code::NamedPortAddresses, &[netpol("x", "in", ingress)], &[]);
 }
 
 #[test]
-fn a_domain_that_nothing_is_known_of() {
+fn a_domain_without_learned_addresses() {
     let to = "egress: [{action: Accept, to: [{domainNames: [a.example.com, \"*.example.org\", \"*.example.com\"]}]}]";
     let policy = || cnp("p", "Admin", &format!("{EVERYONE}, {to}"));
     let learned = [("A.example.com.", "192.0.2.1")];
@@ -108,7 +108,7 @@ fn a_domain_that_nothing_is_known_of() {
         ("x.y.example.org", "192.0.2.2"),
     ];
     check_with(Code::DomainUnlearned, &[policy()], &learned, &[]);
-    // Who has learned nothing knows nothing.
+    // Without learned addresses the names are unknown.
     check_with(Code::DomainUnlearned, &[policy()], &[], &[]);
 }
 
@@ -174,9 +174,14 @@ fn labels_of_namespaces_and_nodes() {
         Pod("shop", "web").ips(&["10.0.0.1"]),
     ];
     let with = |policy: String| [given.as_slice(), &[policy]].concat();
-    let told = "kubernetes.io/metadata.name=monitorin -> kubernetes.io/metadata.name=monitoring";
-    let told = format!("netpol/shop/p#ingress[0].peer[0]: {told}");
-    check(Code::LabelTypo, &with(from("monitorin")), &[told.as_str()]);
+    let expected =
+        "kubernetes.io/metadata.name=monitorin -> kubernetes.io/metadata.name=monitoring";
+    let expected = format!("netpol/shop/p#ingress[0].peer[0]: {expected}");
+    check(
+        Code::LabelTypo,
+        &with(from("monitorin")),
+        &[expected.as_str()],
+    );
     check(Code::LabelTypo, &with(from("monitoring")), &[]);
     let nodes = |key: &str| {
         let to =

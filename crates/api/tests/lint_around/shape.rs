@@ -1,4 +1,4 @@
-//! What the text of policies shows by itself.
+//! Findings from the text of policies alone.
 
 use palisade_core::analysis::lint::Code;
 
@@ -17,7 +17,7 @@ fn a_cluster_policy_without_rules_has_no_effect() {
         &[cnp("some", "Admin", &format!("{EVERYONE}, {deny}"))],
         &[],
     );
-    // Others isolate by being there.
+    // Policies of other kinds isolate without rules.
     let isolates = netpol("x", "closed", "podSelector: {}");
     check(
         Code::NoEffect,
@@ -46,7 +46,7 @@ fn a_policy_of_2016_without_rules_adds_nothing() {
 }
 
 #[test]
-fn names_of_rules_are_to_be_different() {
+fn duplicate_names_of_rules_are_found() {
     let rule = |name: &str| format!("{{name: {name}, action: Deny, to: [{{namespaces: {{}}}}]}}");
     let twice = format!(
         "{EVERYONE}, egress: [{}, {}, {}]",
@@ -64,7 +64,7 @@ fn names_of_rules_are_to_be_different() {
 }
 
 #[test]
-fn what_a_default_policy_isolates_is_told() {
+fn a_finding_lists_what_a_default_policy_isolates() {
     let both = early("DefaultNetworkPolicy", "both", "");
     let ingress = early("DefaultNetworkPolicy", "in", "ingress: []");
     let egress = early("DefaultNetworkPolicy", "out", "egress: [{}]");
@@ -80,7 +80,7 @@ fn what_a_default_policy_isolates_is_told() {
 }
 
 #[test]
-fn generations_whose_order_is_not_defined() {
+fn api_versions_whose_order_is_not_defined() {
     let deny = "ingress: [{action: Deny, from: [{namespaces: {selector: {}}}]}]";
     let old = early("ClusterNetworkPolicy", "old", deny);
     let deny = format!("{EVERYONE}, ingress: [{{action: Deny, from: [{{namespaces: {{}}}}]}}]");
@@ -90,7 +90,7 @@ fn generations_whose_order_is_not_defined() {
         &[old.clone(), admin.clone()],
         &["cnp0/old: with cnp/new (always)"],
     );
-    // Another tier or another direction does not meet it.
+    // In another tier or another direction there is no conflict.
     check(
         Code::MixedGeneration,
         &[old.clone(), cnp("new", "Baseline", &deny)],
@@ -139,20 +139,20 @@ fn two_peers_that_were_meant_as_one() {
             netpol("shop", "scrape", EITHER),
         ]
     };
-    let told =
+    let expected =
         ["netpol/shop/scrape#ingress[0].peer[1]: with netpol/shop/scrape#ingress[0].peer[0]"];
     let mut slip = spaces();
     slip.push(Pod("shop", "web").ips(&["10.0.0.1"]));
     slip.push(Pod("ops", "prometheus").ips(&["10.0.0.2"]));
-    check(Code::PeerOr, &slip, &told);
-    // The namespace has such a pod of its own, so that the list may be meant.
+    check(Code::PeerOr, &slip, &expected);
+    // The namespace has such a pod of its own: the list may be intended.
     slip.push(Pod("shop", "prometheus").ips(&["10.0.0.3"]));
     check(Code::PeerOr, &slip, &[]);
-    // Nobody anywhere has the label.
-    let mut nobody = spaces();
-    nobody.push(Pod("shop", "web").ips(&["10.0.0.1"]));
-    check(Code::PeerOr, &nobody, &[]);
-    let always = format!("{} (always)", told[0]);
+    // No pod has the label.
+    let mut without_label = spaces();
+    without_label.push(Pod("shop", "web").ips(&["10.0.0.1"]));
+    check(Code::PeerOr, &without_label, &[]);
+    let always = format!("{} (always)", expected[0]);
     check(Code::PeerOr, &spaces(), &[always.as_str()]);
     let three = EITHER.replace("{from: [", "{from: [{ipBlock: {cidr: 192.0.2.0/24}}, ");
     check(Code::PeerOr, &[netpol("shop", "list", &three)], &[]);

@@ -107,7 +107,7 @@ fn summary(
     if cli.quiet {
         return Ok(());
     }
-    let skipped: usize = manifests.passed_over.values().sum();
+    let skipped: usize = manifests.skipped.values().sum();
     let invalid: usize = manifests.invalid.values().sum();
     let valid = manifests
         .objects
@@ -147,7 +147,7 @@ fn summary(
         for (what, n_objects) in crate::view::counts(manifests) {
             writeln!(out, "  {n_objects:>6} {what}")?;
         }
-        for ((api_version, kind), n_objects) in &manifests.passed_over {
+        for ((api_version, kind), n_objects) in &manifests.skipped {
             writeln!(out, "  {n_objects:>6} {kind} ({api_version}), skipped")?;
         }
     }

@@ -28,7 +28,7 @@ fn lay<'a>(mut above: Manifests<'a>, below: Manifests<'a>, n_files: usize) -> Ma
     let Manifests {
         mut objects,
         mut problems,
-        passed_over,
+        skipped,
         mut invalid,
     } = below;
     let in_files: HashSet<(Kind, &str, &str)> = above
@@ -72,8 +72,8 @@ fn lay<'a>(mut above: Manifests<'a>, below: Manifests<'a>, n_files: usize) -> Ma
     }
     above.objects.extend(objects);
     above.problems.extend(problems);
-    for (key, count) in passed_over {
-        *above.passed_over.entry(key).or_default() += count;
+    for (key, count) in skipped {
+        *above.skipped.entry(key).or_default() += count;
     }
     for (kind, count) in invalid {
         *above.invalid.entry(kind).or_default() += count;

@@ -4,7 +4,7 @@ use super::Kind;
 use super::scan::Scan;
 
 impl Scan<'_> {
-    /// Reads the collection whose bracket stands here; returns the offset after it.
+    /// Reads the collection whose bracket is here; returns the offset after it.
     pub(super) fn flow(&mut self, at: usize) -> Option<usize> {
         let is_map = self.byte(at)? == b'{';
         let close = if is_map { b'}' } else { b']' };
@@ -57,7 +57,7 @@ impl Scan<'_> {
             }
             _ => {
                 let end = self.word(at)?;
-                self.speakable(at..end)?;
+                self.finite(at..end)?;
                 self.push_value(at..end, Kind::Plain)?;
                 Some(end)
             }
@@ -70,7 +70,8 @@ impl Scan<'_> {
         (quoted.kind == Kind::Bare).then_some(quoted.close)
     }
 
-    /// The end of a plain scalar of letters, digits and the few signs of names and addresses.
+    /// The end of a plain scalar of letters, digits and the few other characters of names and
+    /// addresses.
     fn word(&self, at: usize) -> Option<usize> {
         let is_letter = |c: &u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.' | b'/');
         let mut next = at;

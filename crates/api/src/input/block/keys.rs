@@ -1,8 +1,8 @@
-//! Keys that stand twice in a mapping.
+//! Duplicate keys of a mapping.
 
 use std::collections::HashSet;
 
-/// From how many keys on a set of them pays.
+/// From this many keys on, a set is faster than a search.
 const MANY_KEYS: usize = 32;
 
 /// The keys of all open mappings, the innermost last.
@@ -15,7 +15,7 @@ pub(super) struct Keys<'a> {
 #[derive(Debug)]
 pub(super) struct Siblings<'a> {
     first: usize,
-    /// A bit for each of them, so that most new keys need no comparison.
+    /// A bit for each of them: most new keys need no comparison.
     seen: u64,
     many: Option<HashSet<&'a [u8]>>,
 }
@@ -39,7 +39,7 @@ impl<'a> Keys<'a> {
         self.keys.truncate(siblings.first);
     }
 
-    /// Adds a key to the innermost mapping; whether it is new there.
+    /// Adds a key to the innermost mapping; returns whether it is new there.
     pub(super) fn add(&mut self, key: &'a [u8], first: u64, siblings: &mut Siblings<'a>) -> bool {
         let others = self.keys.get(siblings.first..).unwrap_or_default();
         let bit = 1 << (mix(key, first) >> 58);
@@ -55,7 +55,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// A number that tells most keys apart: of the length, the first and the last bytes.
+/// A hash of the length, the first and the last bytes, which differs for most keys.
 fn mix(key: &[u8], first: u64) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let last = key.last_chunk().map_or(0, |last| u64::from_le_bytes(*last));

@@ -1,4 +1,4 @@
-//! Scalars: how far they go, and whether they are surely understood.
+//! Scalars: where they end, and whether this reader supports them.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ pub(super) struct Quoted {
 }
 
 impl Scan<'_> {
-    /// Whether a plain scalar starts here for sure.
+    /// Whether a plain scalar certainly starts here.
     pub(super) fn starts_plain(&self, at: usize) -> bool {
         match self.byte(at) {
             Some(b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | 0x80..) => true,
@@ -89,18 +89,18 @@ impl Scan<'_> {
             }
         }
         if matches!(self.byte(at), Some(b'.' | b'+' | b'-')) {
-            self.speakable(at..end)?;
+            self.finite(at..end)?;
         }
         self.push_value(at..end, kind)
     }
 
-    /// Gives up at numbers that are infinite, or none.
-    pub(super) fn speakable(&self, range: Range<usize>) -> Option<()> {
+    /// Gives up at infinite numbers and NaN.
+    pub(super) fn finite(&self, range: Range<usize>) -> Option<()> {
         let text = std::str::from_utf8(self.bytes.get(range)?).ok()?;
-        (!scalar::is_unspeakable(text)).then_some(())
+        (!scalar::is_infinite_or_nan(text)).then_some(())
     }
 
-    /// Gives up at keys that do not say what they spell.
+    /// Gives up at keys whose value is not their text.
     pub(super) fn plain_key(&self, range: Range<usize>) -> Option<()> {
         let key = self.bytes.get(range)?;
         // Numbers, and how booleans, nothing and the merge key start.
@@ -125,7 +125,7 @@ impl Scan<'_> {
         Some(())
     }
 
-    /// Finds the end of a scalar in quotes, which may run over several lines, none of them empty.
+    /// Finds the end of a quoted scalar, which may span several lines, none of them empty.
     pub(super) fn quoted(&self, at: usize) -> Option<Quoted> {
         let quote = self.byte(at)?;
         let mut kind = Kind::Bare;
@@ -166,7 +166,7 @@ impl Scan<'_> {
         }
     }
 
-    /// The length of an escape that is surely understood.
+    /// The length of a supported escape.
     fn escape(&self, at: usize, escape: u8) -> Option<usize> {
         match escape {
             b'"' | b'\\' | b'n' | b'r' | b't' | b' ' | b'\n' => Some(2),

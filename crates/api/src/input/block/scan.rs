@@ -1,6 +1,6 @@
 //! From lines to nodes.
 //!
-//! Everything here returns `None` to give the document up.
+//! Everything here returns `None` to give up the document.
 
 use std::ops::Range;
 
@@ -17,15 +17,15 @@ const MAX_FOLLOWED: usize = 64;
 /// How many collections are open in a list that is an entry of the root.
 const ROOT_LIST: usize = 2;
 
-/// How long a key may be. The full parser stops looking for a colon a little later.
+/// How long a key may be. The full parser stops its search for a colon a little later.
 const MAX_KEY: usize = 512;
 
-/// From how many bytes without a node on their signs are counted, and how many of these are too many:
-/// the full parser has a budget for them.
+/// From this many bytes without a node on, punctuation is counted, and how much of it is too much:
+/// the full parser has a budget for it.
 const MANY_SIGNS: usize = 1 << 16;
 
-/// Reads one document of a text, or gives it up; see the module above. A long list is scanned in pieces
-/// of at least so many bytes.
+/// Reads one document of a text, or gives it up; see the module above. A long list is scanned in
+/// pieces of at least this many bytes.
 pub(crate) fn read(text: &str, range: Range<usize>, least: usize) -> Option<Tree<'_>> {
     let document = text.get(range.clone())?.as_bytes();
     u32::try_from(range.end).ok()?;
@@ -39,8 +39,8 @@ pub(crate) fn read(text: &str, range: Range<usize>, least: usize) -> Option<Tree
     Some(Tree { text, range, nodes })
 }
 
-/// Whether there is a sign anywhere that the full parser treats in its own way: the end of a line on
-/// Windows, a tab after a colon, a byte-order mark.
+/// Whether the text has a character that only the full parser reads: a Windows line end, a tab
+/// after a colon, a byte-order mark.
 fn is_odd(document: &[u8]) -> bool {
     let has = |sign: &[u8]| memmem::find(document, sign).is_some();
     let has_space = memchr2(b'\r', b'\t', document).is_some();
@@ -50,15 +50,15 @@ fn is_odd(document: &[u8]) -> bool {
 /// A map or list that is still open.
 struct Frame<'a> {
     node: usize,
-    /// Where its keys or dashes stand in their lines.
+    /// The column of its keys or dashes.
     column: usize,
     is_map: bool,
-    /// In a map: where the colon stands whose value is still to come.
+    /// In a map: the colon whose value comes next.
     pending: Option<usize>,
     siblings: Siblings<'a>,
 }
 
-/// What the next word of a line is to be.
+/// What the next word of a line must be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ExpectedToken {
     /// A key of the innermost map.
@@ -68,7 +68,7 @@ enum ExpectedToken {
 }
 
 pub(super) struct Scan<'a> {
-    /// The text up to the document's end, so that offsets are those of the text.
+    /// The text up to the document's end; offsets are those of the whole text.
     pub(super) bytes: &'a [u8],
     /// The start of the next line.
     pub(super) pos: usize,
@@ -143,16 +143,16 @@ impl<'a> Scan<'a> {
         (place == ExpectedToken::Key && self.frames.len() == ROOT_LIST).then_some(())
     }
 
-    /// Scans items of a list in the root, and gives up where anything else stands.
+    /// Scans items of a list in the root, and gives up at anything else.
     pub(super) fn piece(
         document: &'a str,
         range: Range<usize>,
         column: usize,
     ) -> Option<Vec<Node>> {
         let mut scan = Scan::new(document, range.clone())?;
-        // What follows says how the last line of the piece goes on.
+        // The bytes after the piece decide how its last line continues.
         scan.bytes = document.as_bytes();
-        // These have no nodes, so that closing one of them is giving up.
+        // These have no nodes: closing one of them gives up.
         for (column, is_map) in [(0, true), (column, false)] {
             scan.frames.push(Frame {
                 node: usize::MAX,
@@ -180,7 +180,7 @@ impl<'a> Scan<'a> {
         self.nodes.extend(piece.iter().map(moved));
     }
 
-    /// Goes on behind the pieces.
+    /// Continues after the pieces.
     pub(super) fn go_on_at(&mut self, at: usize) {
         (self.pos, self.last) = (at, at);
     }
@@ -205,7 +205,7 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
-    /// Passes over a line that starts or ends the document; whether it is one.
+    /// Skips a line that starts or ends the document; returns whether it is one.
     fn marker(&mut self, at: usize) -> Option<bool> {
         let rest = self.rest(at);
         let starts = rest.starts_with(b"---");
@@ -225,7 +225,7 @@ impl<'a> Scan<'a> {
         is_last.then_some(true)
     }
 
-    /// Reads a line with something in it.
+    /// Reads a line that is not blank.
     fn line(&mut self, mut at: usize, mut column: usize) -> Option<()> {
         let mut is_item = self.is_dash(at)?;
         let mut is_open = self.close_to(column, is_item)?;
@@ -248,7 +248,7 @@ impl<'a> Scan<'a> {
         self.entry(at, column, is_open)
     }
 
-    /// Whether a dash stands here that makes an item of what follows it in the line.
+    /// Whether a dash is here that makes the rest of the line an item.
     #[inline]
     fn is_dash(&self, at: usize) -> Option<bool> {
         if self.byte(at) != Some(b'-') {
@@ -322,7 +322,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// A value that is no map is wanted here, and not at the root.
+    /// Whether a value that is no map is expected here, and not at the root.
     fn is_value(&mut self, place: ExpectedToken) -> Option<&mut Self> {
         (place == ExpectedToken::Value && !self.frames.is_empty()).then_some(self)
     }
@@ -355,7 +355,7 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
-    /// Reads a value that starts with a sign.
+    /// Reads a value that starts with punctuation.
     fn scalar(&mut self, at: usize) -> Option<()> {
         match self.byte(at)? {
             b'|' | b'>' => self.block(at),
@@ -390,7 +390,7 @@ impl<'a> Scan<'a> {
         matches!(self.byte(at), None | Some(b' ' | b'\n'))
     }
 
-    /// Gives up where the full parser's budget for signs may be spent.
+    /// Gives up where the full parser's budget for punctuation may be spent.
     #[inline]
     fn within_budget(&mut self, end: usize) -> Option<()> {
         if end - self.last > MANY_SIGNS {

@@ -1,8 +1,8 @@
 //! A long list of objects, as `kubectl get -o yaml` prints it, scanned side by side.
 //!
-//! The items stand in the column of their dashes, and nothing in an item can stand that far to the
-//! left. So every line with a dash in that column starts an item, unless a scanner that comes from
-//! before sees it otherwise, and then it does not end there or gives up.
+//! The dashes of the items are in one column, and nothing inside an item can be that far to the
+//! left. So every line with a dash in that column starts an item, unless it is inside a scalar: the
+//! scanner of the piece before then does not end there, or gives up.
 
 use std::ops::Range;
 
@@ -22,8 +22,8 @@ struct Cuts {
     at: Vec<usize>,
 }
 
-/// Scans a document whose `items` are a long list. `None` also if it is none, or not so long that
-/// pieces of this many bytes are worth it.
+/// Scans a document whose `items` are a long list. `None` also if there is no such list, or if it
+/// is too short for pieces of this many bytes.
 pub(super) fn scan(text: &str, range: &Range<usize>, least: usize) -> Option<Vec<Node>> {
     let document = text.as_bytes().get(range.clone())?;
     let Cuts { column, at } = cuts(document, range.start, least)?;

@@ -1,4 +1,4 @@
-//! What scalars say that the source does not spell as they are. The scanner has checked them.
+//! The values of scalars that differ from their text. The scanner has checked them.
 
 use super::Chomp;
 
@@ -99,7 +99,7 @@ pub(super) fn block(before: &str, spelled: &str, literal: bool, chomp: Chomp) ->
         let inset = if index == 0 { 0 } else { inset.min(indent) };
         let line = line.get(inset..).unwrap_or_default();
         if line.is_empty() {
-            // What is left of the line behind the block has no break.
+            // The rest of the line after the block has no line break.
             empty += usize::from(has_break);
             continue;
         }

@@ -1,4 +1,4 @@
-//! Passing over values, all of which are checked none the less.
+//! Skips values, and checks all of them.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::input::{Input, MAX_DEPTH};
 use crate::problem::Span;
 
 impl<'a> Json<'a> {
-    /// Passes over the map or list that comes next.
+    /// Skips the map or list that comes next.
     pub(super) fn skip_containers(
         &mut self,
         open: &mut Vec<OpenContainer<'a>>,
@@ -29,7 +29,7 @@ impl<'a> Json<'a> {
                 Some(b'"') => self.skip_string(),
                 Some(_) | None => drop(self.scalar()),
             }
-            // Close what ends here and go to the next member.
+            // Close the containers that end here and go to the next member.
             while let Some(container) = open.last_mut() {
                 let another = match container.first_key {
                     Some(first) => self.skip_key(first, keys, container),
@@ -49,8 +49,9 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Passes over a map or list that is nested deeper than anything that is read: an object may be nested a million times
-    /// where nobody looks, and is one object all the same. So only the closing bracket of each is kept, not its keys.
+    /// Skips a map or list that is nested deeper than any field that is read. Unread fields of a
+    /// valid object may be nested a million times: only the closing bracket of each is kept, not
+    /// its keys.
     fn skip_deep(&mut self) {
         let mut open: Vec<u8> = Vec::new();
         loop {
@@ -81,7 +82,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Passes over a key and the colon behind it; whether both were there.
+    /// Skips a key and the colon after it; returns whether both were there.
     fn skip_name(&mut self) -> bool {
         if self.byte() != Some(b'"') {
             self.fail_key();
@@ -97,7 +98,7 @@ impl<'a> Json<'a> {
         self.error.is_none()
     }
 
-    /// Passes over a string; only a string with escapes needs a closer look.
+    /// Skips a string; only escapes are decoded.
     pub(super) fn skip_string(&mut self) {
         let start = self.pos + 1;
         let rest = self.text.as_bytes().get(start..).unwrap_or_default();
@@ -109,7 +110,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// [`next_key`](Input::next_key) for what is passed over: a key that stands twice is noted.
+    /// [`next_key`](Input::next_key) for skipped values: notes a duplicate key.
     fn skip_key(
         &mut self,
         first: usize,
@@ -154,10 +155,10 @@ impl<'a> Json<'a> {
     }
 }
 
-/// From how many keys on a map of them pays.
+/// From this many keys on, a map is faster than a search.
 const MANY_KEYS: usize = 32;
 
-/// A map or list that is being passed over.
+/// A map or list that is being skipped.
 #[derive(Clone, Debug)]
 pub(super) struct OpenContainer<'a> {
     /// In a map: where its keys start among those of all open maps.

@@ -1,16 +1,16 @@
 //! Where the items of a large list probably start.
 //!
-//! Nobody can know without reading what stands before. It is guessed from how the item here starts, and
-//! whoever reads the pieces finds out: if each ends just where the next one starts, all starts were
-//! right.
+//! Only reading everything before a place shows whether an item starts there. A start is guessed
+//! from how the first item starts, and reading the pieces verifies it: if each ends just where the
+//! next one starts, all starts were right.
 
 use memchr::memmem;
 
 /// Of how many bytes the start of an item is, at most.
 const LONGEST_START: usize = 200;
 
-/// Where pieces end, and others start, from the item at `from` on: each of at least so many bytes, all
-/// together of at most so many.
+/// Where pieces end, and others start, from the item at `from` on: each of at least `least` bytes,
+/// all together of at most `most`.
 pub(super) fn cuts(text: &[u8], from: usize, least: usize, most: usize) -> Vec<usize> {
     let (before, rest) = text.split_at_checked(from).unwrap_or_default();
     let rest = rest.get(..most).unwrap_or(rest);
@@ -35,8 +35,8 @@ struct Separator {
     item: usize,
 }
 
-/// The end of an item, the comma, the space that stands before the item here, and how that item starts:
-/// with two keys, or a key and its value. A list inside an item hardly ever looks the same.
+/// The end of an item, the comma, the space before the first item, and how that item starts: with
+/// two keys, or a key and its value. A list inside an item hardly ever looks the same.
 fn separator(before: &[u8], item: &[u8]) -> Option<Separator> {
     let is_space = |c: &&u8| matches!(c, b' ' | b'\n' | b'\r' | b'\t');
     let space = before.iter().rev().take(LONGEST_START);

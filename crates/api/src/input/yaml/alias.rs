@@ -1,4 +1,4 @@
-//! Aliases, merge keys and equal keys: what needs to look back into the tree.
+//! Aliases, merge keys and duplicate keys, which need earlier nodes of the tree.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -12,7 +12,7 @@ use crate::input::Scalar;
 use crate::problem::{Code, Span};
 use palisade_core::text::ticked;
 
-/// What aliases may add to a document: this many nodes, and this many for each of its own.
+/// How many nodes aliases may add to a document: this many, and this many for each of its own.
 const ALIAS_BUDGET: usize = 20_000;
 const ALIAS_BUDGET_PER_NODE: usize = 4;
 
@@ -41,7 +41,7 @@ impl<'a> Builder<'a> {
                         .nodes
                         .get(source + 1..*end as usize - 1)
                         .unwrap_or_default();
-                    // Ends are absolute; they are moved when the entries are laid in.
+                    // Ends are absolute; they are moved when the entries are inserted.
                     entries.push((source + 1, inner.to_vec()));
                 }
                 _ => {
@@ -60,8 +60,8 @@ impl<'a> Builder<'a> {
             }
         }
         self.nodes.truncate(key);
-        // An anchor inside what was taken out names nothing any more: what comes to stand there is not
-        // what it named.
+        // An anchor inside the removed nodes is undefined from here on: other nodes take their
+        // indices.
         let stays = |range: &Option<Range<usize>>| range.as_ref().is_none_or(|it| it.end <= key);
         self.anchors.retain(|_, range| stays(range));
         if let Some(frame) = self.frames.last_mut() {
@@ -77,7 +77,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Appends merged entries whose keys the map does not have itself.
-    pub(super) fn lay_in(&mut self) -> Result<(), Stop> {
+    pub(super) fn insert_merged(&mut self) -> Result<(), Stop> {
         let Some(frame) = self.frames.last_mut() else {
             return Ok(());
         };
@@ -144,13 +144,13 @@ impl<'a> Builder<'a> {
             self.flaw(
                 Code::AliasCycle,
                 span,
-                "this alias stands inside the value it names",
+                "this alias is inside the value it names",
                 Some("a manifest cannot contain itself"),
             );
             return Err(Stop);
         };
         self.spend(range.len(), span)?;
-        if self.wants_key() {
+        if self.expects_key() {
             let node = self.nodes.get(range.start).cloned();
             let Some(Node {
                 value: Value::Scalar(scalar),
@@ -174,7 +174,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Compares the keys of the map that is about to be completed.
+    /// Compares the keys of the map that ends here.
     pub(super) fn duplicate_keys(&mut self) {
         let Some(node) = self.frames.last().map(|frame| frame.node) else {
             return;
@@ -215,12 +215,12 @@ impl<'a> Builder<'a> {
                 .map(|node| node.span)
                 .unwrap_or_default();
             let key_text = ticked(name_of(&self.nodes, key));
-            let message = format!("the key {key_text} stands twice in this mapping");
+            let message = format!("duplicate key {key_text}");
             self.flaw(
                 Code::DuplicateKey,
                 span,
                 message,
-                Some("join the two, or remove one"),
+                Some("merge the two, or remove one"),
             );
             let first = self.nodes.get(earlier).map(|node| node.span);
             if let Some(flaw) = self.flaws.last_mut() {

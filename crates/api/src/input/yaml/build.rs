@@ -17,8 +17,8 @@ use crate::problem::{Code, MAX_PROBLEMS, Span};
 use crate::syntax::LenientSyntax;
 use palisade_core::text::ticked;
 
-/// Reads one document of a text. `range` is the document's place in the text, so that positions
-/// are those of the text. What a flaw stands in is not to be decoded.
+/// Reads one document of a text. `range` is the document's place in the text; positions are those
+/// of the text. A value with a flaw inside must not be decoded.
 pub(crate) fn read(text: &str, range: Range<usize>) -> (Tree<'_>, Vec<DocumentFlaw>) {
     let document = text.get(range.clone()).unwrap_or_default();
     let mut softened: Vec<LenientSyntax> = Vec::new();
@@ -50,15 +50,15 @@ pub(crate) fn read(text: &str, range: Range<usize>) -> (Tree<'_>, Vec<DocumentFl
     }
 }
 
-/// How much is read at most to read a document again with a piece of its layout ignored.
+/// How many bytes are read at most to read a document again with a piece of its layout ignored.
 const MOST_READ_AGAIN: usize = 1 << 23;
 
-/// How many signs of flow style may stand between two events of the parser, which keeps every token
-/// of an open collection in brackets in memory, at some two hundred bytes each.
+/// How much punctuation of flow style may occur between two events of the parser, which keeps every
+/// token of an open collection in brackets in memory, at some two hundred bytes each.
 const FLOW_BUDGET: u32 = 250_000;
 
 /// The characters of a document, which end early when the budget is spent.
-struct Rationed<'a> {
+struct LimitedChars<'a> {
     characters: Chars<'a>,
     budget: Rc<Cell<u32>>,
     after_colon: bool,
@@ -68,7 +68,7 @@ struct Rationed<'a> {
     softened: Vec<LenientSyntax>,
 }
 
-impl Iterator for Rationed<'_> {
+impl Iterator for LimitedChars<'_> {
     type Item = char;
 
     fn next(&mut self) -> Option<char> {
@@ -77,7 +77,7 @@ impl Iterator for Rationed<'_> {
             let left = self.budget.get().checked_sub(1)?;
             self.budget.set(left);
         }
-        // kubectl takes a tab between a key and its value for a space; the parser does not.
+        // kubectl reads a tab between a key and its value as a space; the parser does not.
         let tab = self.after_colon && c == '\t';
         self.after_colon = c == ':' || tab;
         let at = self.at;
@@ -94,15 +94,15 @@ pub(super) struct Frame<'a> {
     pub(super) node: usize,
     anchor: usize,
     is_map: bool,
-    /// Whether it stands in brackets, where indentation means nothing.
+    /// Whether it is in brackets, where indentation is ignored.
     is_flow: bool,
     /// In a list: how many items are complete.
     n_items: usize,
     /// In a map: the key whose value comes next.
     key: Option<usize>,
-    /// In a map: where `<<` stands.
+    /// In a map: the place of `<<`.
     merge: Option<Span>,
-    /// In a map: what `<<` brought.
+    /// In a map: the entries that `<<` merges.
     pub(super) merged: Vec<Node<'a>>,
 }
 
@@ -116,18 +116,18 @@ pub(super) struct Builder<'a> {
     pub(super) anchors: HashMap<usize, Option<Range<usize>>>,
     pub(super) expanded: usize,
     pub(super) flaws: Vec<DocumentFlaw>,
-    /// Layout that the parser refuses and kubectl does not mind.
+    /// Layout that the parser rejects and kubectl accepts.
     soften: Vec<LenientSyntax>,
 }
 
-/// The reading of the document ends here; a flaw says why.
+/// The reading of the document ends here; a flaw is the reason.
 pub(super) struct Stop;
 
 impl<'a> Builder<'a> {
     fn run(&mut self, softened: &[LenientSyntax]) -> Result<(), Stop> {
         self.directive()?;
         let budget = Rc::new(Cell::new(FLOW_BUDGET));
-        let characters = Rationed {
+        let characters = LimitedChars {
             characters: self.document.chars(),
             budget: Rc::clone(&budget),
             after_colon: false,
@@ -146,7 +146,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// A document that says it is in another version of YAML is refused by every reader.
+    /// Every reader rejects a document that declares another version of YAML.
     fn directive(&mut self) -> Result<(), Stop> {
         let Some(rest) = self.document.strip_prefix("%YAML ") else {
             return Ok(());
@@ -167,7 +167,7 @@ impl<'a> Builder<'a> {
     }
 
     fn flow_too_large(&mut self) -> Result<(), Stop> {
-        // The last event tells where the collection can have started.
+        // The last event shows where the collection can have started.
         let at = self
             .nodes
             .last()
@@ -225,7 +225,7 @@ impl<'a> Builder<'a> {
         message: impl Into<String>,
         help: Option<&str>,
     ) {
-        // As many as a document's problems are kept, and one more to tell.
+        // As many as problems of a document are kept, and one more to show that there were more.
         if self.flaws.len() > MAX_PROBLEMS {
             return;
         }
@@ -279,10 +279,10 @@ impl<'a> Builder<'a> {
         let text = self.borrow(text, span);
         let is_plain = style == ScalarStyle::Plain && tag.is_none();
         let at = self.nodes.len();
-        if self.wants_key() {
+        if self.expects_key() {
             self.no_tab(span)?;
             if is_plain && text == "<<" {
-                // The key itself stands for nothing: what it brings is laid in at the map's end.
+                // The key itself is no entry: the merged entries are inserted at the map's end.
                 self.second_merge(span);
                 self.nodes.push(Node {
                     value: Value::Scalar(Scalar::Null),
@@ -300,12 +300,12 @@ impl<'a> Builder<'a> {
             self.anchor(anchor, at..at + 1);
             return Ok(());
         }
-        if is_plain && scalar::is_unspeakable(&text) {
+        if is_plain && scalar::is_infinite_or_nan(&text) {
             let help = Some("put it in quotes if it is text");
             self.flaw(
                 Code::WrongType,
                 span,
-                "a manifest cannot hold a number that is infinite, or none",
+                "a manifest cannot have an infinite number or NaN",
                 help,
             );
         }
@@ -331,8 +331,8 @@ impl<'a> Builder<'a> {
             return;
         };
         if frame.merge.replace(span).is_some() {
-            let help = Some("merge several mappings by a list: `<<: [*a, *b]`");
-            let message = "the key `<<` stands twice in this mapping";
+            let help = Some("merge several mappings with a list: `<<: [*a, *b]`");
+            let message = "duplicate key `<<`";
             self.flaw(Code::DuplicateKey, span, message, help);
         }
     }
@@ -365,7 +365,8 @@ impl<'a> Builder<'a> {
         self.set_key(self.nodes.len() - 1);
     }
 
-    /// In block style, a tab before a key or an entry is an error to kubectl, though not to YAML 1.2.
+    /// In block style, a tab before a key or an entry is an error to kubectl, though not to YAML
+    /// 1.2.
     fn no_tab(&mut self, span: Span) -> Result<(), Stop> {
         if self.frames.last().is_none_or(|frame| frame.is_flow) {
             return Ok(());
@@ -401,7 +402,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Points into the source instead of holding a copy, where the source spells it the same.
+    /// Borrows from the source where the value is its text.
     fn borrow(&self, text: Cow<'a, str>, span: Span) -> Cow<'a, str> {
         let start = span.start as usize - self.base;
         let spelled = |from: usize| self.document.get(from..from + text.len());
@@ -415,7 +416,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    pub(super) fn wants_key(&self) -> bool {
+    pub(super) fn expects_key(&self) -> bool {
         self.frames
             .last()
             .is_some_and(|frame| frame.is_map && frame.key.is_none())
@@ -433,7 +434,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A value is complete: the map around it wants a key again, or was waiting for a merge.
+    /// A value is complete: the map around it expects a key again, or waited for a merge.
     pub(super) fn value_done(&mut self) {
         let Some(frame) = self.frames.last_mut() else {
             return;
@@ -475,12 +476,12 @@ impl<'a> Builder<'a> {
             });
             return Err(Stop);
         }
-        if self.wants_key() {
+        if self.expects_key() {
             self.flaw(
                 Code::YamlKey,
                 span,
                 "a key is a mapping or a list",
-                Some("keys are plain text; is this a template that was not rendered?"),
+                Some("keys are plain text; render the template if this is one"),
             );
             return Err(Stop);
         }
@@ -534,7 +535,7 @@ impl<'a> Builder<'a> {
 
     fn close(&mut self, marks: Marks) -> Result<(), Stop> {
         if self.frames.last().is_some_and(|frame| frame.is_map) {
-            self.lay_in()?;
+            self.insert_merged()?;
             self.duplicate_keys();
         }
         let Some(frame) = self.frames.pop() else {
@@ -560,7 +561,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Ties a resolved scalar to the document's lifetime when its text was built, not borrowed.
+/// Gives a resolved scalar the document's lifetime when its text was built, not borrowed.
 fn owned<'a>(scalar: &Scalar<'_>, text: &str) -> Scalar<'a> {
     match scalar {
         Scalar::Null => Scalar::Null,
@@ -579,7 +580,7 @@ fn plain_key(text: Cow<'_, str>) -> Option<Cow<'_, str>> {
     }
 }
 
-/// A value that an alias or a tag puts in the place of a key.
+/// A value that an alias or a tag makes a key.
 pub(super) fn key_text<'a>(scalar: &Scalar<'a>) -> Option<Cow<'a, str>> {
     match scalar {
         Scalar::Str(text) => Some(text.clone()),
@@ -598,7 +599,7 @@ fn tag_text(tag: &Tag) -> String {
     }
 }
 
-/// `!`, which only says "not resolved".
+/// `!`, the tag for "not resolved".
 fn is_non_specific(tag: &Tag) -> bool {
     tag.suffix.is_empty() || (tag.handle.is_empty() && tag.suffix == "!")
 }
@@ -624,7 +625,7 @@ fn tagged<'a>(tag: &Tag, text: Cow<'a, str>) -> Result<Scalar<'a>, String> {
     let fits = match (tag.suffix.as_str(), &resolved) {
         ("int", _) => scalar::is_integer(&text),
         ("bool", Scalar::Bool(_)) | ("null", Scalar::Null) => true,
-        ("float", Scalar::Int(_) | Scalar::Number) => !scalar::is_unspeakable(&text),
+        ("float", Scalar::Int(_) | Scalar::Number) => !scalar::is_infinite_or_nan(&text),
         _ => false,
     };
     if fits {

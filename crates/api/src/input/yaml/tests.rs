@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What we make of a document `v: SCALAR` or `SCALAR: 1`, as the table writes it.
+/// How this reader reads a document `v: SCALAR` or `SCALAR: 1`, as the table writes it.
 fn ours(column: &str, written: &str) -> String {
     let text = match column {
         "value" => format!("v: {written}\n"),
@@ -49,8 +49,8 @@ fn theirs(json: &str) -> String {
     described(&mut input)
 }
 
-/// Where we knowingly differ: binary numbers with a sign inside, two escapes and a comment without
-/// a space that YAML 1.1 and 1.2 settle differently, and two tags that no one writes.
+/// Intended differences: binary numbers with a sign inside, two escapes and a comment without a
+/// space that YAML 1.1 and 1.2 define differently, and two tags that are not in use.
 const ODD: [&str; 8] = [
     "0b-1",
     "0b+1",
@@ -79,7 +79,7 @@ fn scalars_are_read_as_kubectl_reads_them() {
             .replace('\u{0}', "\\");
         rows += 1;
         let (ours, theirs) = (ours(column, &written), theirs(json));
-        // Tags other than the few that a manifest can need are refused, which kubectl does not.
+        // Tags other than the few that a manifest can need are rejected, unlike in kubectl.
         let refused_tag = written.starts_with('!') && ours == "error";
         if ours != theirs && !refused_tag && !ODD.contains(&&*written) {
             wrong.push(format!(
