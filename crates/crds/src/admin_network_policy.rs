@@ -1,7 +1,7 @@
 //! AdminNetworkPolicy and BaselineAdminNetworkPolicy of `policy.networking.k8s.io/v1alpha1`.
 //!
-//! Upstream's channels have the shape F of the last releases. Ours has the union of the shapes K, N
-//! and F, and an object has to keep to one (D37).
+//! Upstream's channels have the shape F of the last releases. The palisade channel has the union of
+//! the shapes K, N and F, and an object must keep to one (D37).
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::pieces::{
 };
 use crate::schema::Schema;
 
-/// Which of the two kinds is meant.
+/// Which of the two kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Admin,
@@ -34,7 +34,7 @@ pub(crate) fn crd(channel: Channel, kind: Kind) -> Value {
             short_name: Some("anp"),
             columns: &[("Priority", ".spec.priority", "string")],
             annotations,
-            description: "An administrator's policy for the whole cluster, asked before the NetworkPolicies. ClusterNetworkPolicy has taken its place.",
+            description: "An administrator's policy for the whole cluster, evaluated before the NetworkPolicies. ClusterNetworkPolicy replaces it.",
         },
         Kind::Baseline => Definition {
             group: "policy.networking.k8s.io",
@@ -44,11 +44,11 @@ pub(crate) fn crd(channel: Channel, kind: Kind) -> Value {
             short_name: Some("banp"),
             columns: &[],
             annotations,
-            description: "The administrator's policy for pods that no NetworkPolicy isolates; there is one, named default. ClusterNetworkPolicy has taken its place.",
+            description: "The administrator's policy for pods that no NetworkPolicy isolates; there is one, named default. ClusterNetworkPolicy replaces it.",
         },
     };
     let mut spec = Schema::object(
-        "What the policy says.",
+        "The specification of the policy.",
         [
             ("subject", subject(channel, NamespaceSelector::Required)),
             ("ingress", rules(channel, kind, "from")),
@@ -99,14 +99,14 @@ fn rules(channel: Channel, kind: Kind, peers: &str) -> Schema {
     let action = match kind {
         Kind::Admin => {
             Schema::string("Allow or Deny the traffic, or Pass it on to the NetworkPolicies.")
-                .words(&["Allow", "Deny", "Pass"])
+                .values(&["Allow", "Deny", "Pass"])
         }
-        Kind::Baseline => Schema::string("Allow or Deny the traffic.").words(&["Allow", "Deny"]),
+        Kind::Baseline => Schema::string("Allow or Deny the traffic.").values(&["Allow", "Deny"]),
     };
     let list = if is_egress {
-        "Where the traffic goes to: any of these."
+        "The destinations: any of these."
     } else {
-        "Where the traffic comes from: any of these."
+        "The sources: any of these."
     };
     let mut rule = Schema::object(
         "",
@@ -127,24 +127,24 @@ fn rules(channel: Channel, kind: Kind, peers: &str) -> Schema {
                 &format!("{words} peer cannot be set with namedPorts since there are no namedPorts for {words}"),
             );
         }
-        // A name of a domain can only be accepted (D53).
+        // Only an Allow rule can have domain names (D53).
         (Channel::Palisade, Kind::Admin) if is_egress => {
             rule = rule.rule(
                 "self.action == 'Allow' || !self.to.exists(peer, has(peer.domainNames))",
-                "domainNames can only stand in a rule whose action is Allow",
+                "domainNames is only allowed in a rule whose action is Allow",
             );
         }
         (Channel::Standard | Channel::Experimental | Channel::Palisade, _) => {}
     }
     let description = if is_egress {
-        "Rules for traffic from the pods; the first that matches decides."
+        "Rules for traffic from the pods; the first matching rule decides."
     } else {
-        "Rules for traffic to the pods; the first that matches decides."
+        "Rules for traffic to the pods; the first matching rule decides."
     };
     Schema::list(description, rule).items(0..=100)
 }
 
-/// The ways of the early shapes to name namespaces.
+/// The selectors of namespaces in the early shapes.
 const EARLY: [&str; 4] = [
     "related",
     "namespaceSelector",
@@ -158,7 +158,7 @@ fn early_fields(channel: Channel, object: Schema) -> Schema {
     object
         .field(
             "related",
-            // The proposal's own sample writes it in lower case (D45).
+            // The proposal's own sample has it in lower case (D45).
             Schema::string("The subject's own namespace (Self), or every other (NotSelf).")
                 .pattern("^([Nn][Oo][Tt])?[Ss][Ee][Ll][Ff]$"),
         )
@@ -176,7 +176,7 @@ fn early_fields(channel: Channel, object: Schema) -> Schema {
         )
 }
 
-/// `namespaces` of a peer: a selector (F), or one of the early ways to name namespaces.
+/// `namespaces` of a peer: a selector (F), or one of the early forms.
 fn namespaces(channel: Channel) -> Schema {
     let description = "All pods of the namespaces with these labels; {} selects all.";
     if !channel.is_ours() {
@@ -212,7 +212,7 @@ fn pods(channel: Channel) -> Schema {
     )
 }
 
-/// That no object has peers of the early shapes beside peers of the late one.
+/// The rule that no object has peers of the early shapes beside peers of the late one.
 fn one_shape() -> String {
     let early_namespaces = EARLY
         .map(|name| format!("has(p.namespaces.{name})"))
@@ -240,12 +240,12 @@ fn ports(channel: Channel) -> Schema {
         let description = if required {
             "TCP, UDP or SCTP."
         } else {
-            "TCP, UDP or SCTP; left out, TCP."
+            "TCP, UDP or SCTP; TCP if absent."
         };
         let protocol = Schema::string(description).default(json!("TCP"));
         if channel.is_ours() {
             // The empty text counts as TCP (D40).
-            protocol.words(&["TCP", "UDP", "SCTP", ""])
+            protocol.values(&["TCP", "UDP", "SCTP", ""])
         } else {
             protocol
         }
@@ -279,10 +279,10 @@ fn ports(channel: Channel) -> Schema {
         }
         element = element.field("namedPort", name);
     }
-    // Releases before v0.1.7 took an empty list for no filter (D39).
+    // Releases before v0.1.7 read an empty list as no filter (D39).
     let least = u32::from(!channel.is_ours());
     Schema::list(
-        "The ports: any of these; left out, all of every protocol.",
+        "The ports: any of these; all of every protocol if absent.",
         element,
     )
     .items(least..=100)

@@ -27,15 +27,15 @@ pub(crate) fn crd(channel: Channel) -> Value {
             "https://github.com/kubernetes-sigs/network-policy-api/pull/347",
             "v0.2.0",
         ),
-        description: "An administrator's policy for the whole cluster: rules that are asked in order, before (Admin) or after (Baseline) the NetworkPolicies.",
+        description: "An administrator's policy for the whole cluster: rules that are evaluated in order, before (Admin) or after (Baseline) the NetworkPolicies.",
     };
     let spec = Schema::object(
-        "What the policy says.",
+        "The specification of the policy.",
         [
             (
                 "tier",
-                Schema::string("Admin: asked before NetworkPolicies. Baseline: asked for pods that no NetworkPolicy isolates.")
-                    .words(&["Admin", "Baseline"]),
+                Schema::string("Admin: evaluated before NetworkPolicies. Baseline: evaluated for pods that no NetworkPolicy isolates.")
+                    .values(&["Admin", "Baseline"]),
             ),
             ("priority", priority()),
             ("subject", subject(channel, NamespaceSelector::Optional)),
@@ -49,7 +49,7 @@ pub(crate) fn crd(channel: Channel) -> Value {
 
 /// Rules for traffic to pods.
 pub(crate) fn ingress(channel: Channel) -> Schema {
-    let peers = Schema::list("Where the traffic comes from: any of these.", peer(channel));
+    let peers = Schema::list("The sources: any of these.", peer(channel));
     let rule = Schema::object(
         "",
         [
@@ -61,7 +61,7 @@ pub(crate) fn ingress(channel: Channel) -> Schema {
     )
     .required(&["action", "from"]);
     Schema::list(
-        "Rules for traffic to the pods; the first that matches decides.",
+        "Rules for traffic to the pods; the first matching rule decides.",
         rule,
     )
     .items(0..=25)
@@ -75,7 +75,7 @@ pub(crate) fn egress(channel: Channel) -> Schema {
             .field("nodes", nodes(channel))
             .field("domainNames", domain_names());
     }
-    let peers = Schema::list("Where the traffic goes to: any of these.", peer);
+    let peers = Schema::list("The destinations: any of these.", peer);
     let mut rule = Schema::object(
         "",
         [
@@ -97,17 +97,17 @@ pub(crate) fn egress(channel: Channel) -> Schema {
                 "networks/nodes/domainNames peer cannot be set with namedPorts since there are no namedPorts for networks/nodes/domainNames",
             );
         }
-        // A port by name beside an address is evaluated as it stands (D52); a name of a domain can
-        // only be accepted (D53).
+        // A port by name beside an address is valid here (D52); only an Accept rule can have domain
+        // names (D53).
         Channel::Palisade => {
             rule = rule.rule(
                 "self.action == 'Accept' || !self.to.exists(peer, has(peer.domainNames))",
-                "domainNames can only stand in a rule whose action is Accept",
+                "domainNames is only allowed in a rule whose action is Accept",
             );
         }
     }
     Schema::list(
-        "Rules for traffic from the pods; the first that matches decides.",
+        "Rules for traffic from the pods; the first matching rule decides.",
         rule,
     )
     .items(0..=25)
@@ -115,10 +115,10 @@ pub(crate) fn egress(channel: Channel) -> Schema {
 
 fn action() -> Schema {
     Schema::string("Accept or Deny the traffic, or Pass it on to the next tier.")
-        .words(&["Accept", "Deny", "Pass"])
+        .values(&["Accept", "Deny", "Pass"])
 }
 
-/// What a peer of both directions can be.
+/// The peers of both directions.
 fn peer(channel: Channel) -> Schema {
     let mut peer = Schema::object(
         "Exactly one field.",
@@ -137,7 +137,8 @@ fn peer(channel: Channel) -> Schema {
         ],
     );
     if channel.is_ours() {
-        // What is inside must reach the validation to be refused: pruned, it would be gone (D57).
+        // Fields inside must reach the validation, which rejects them: pruning would remove them
+        // first (D57).
         let all = Schema::object(
             "Every peer with an address, inside and outside of the cluster. Always {}.",
             [],
@@ -164,7 +165,7 @@ fn protocols(channel: Channel) -> Schema {
             "Start port must be less than End port",
         );
         let destination = Schema::object(
-            "The port that is connected to, after translation. Exactly one field.",
+            "The destination port, after address translation. Exactly one field.",
             [("number", port("One port.")), ("range", range)],
         )
         .exactly_one();
@@ -186,7 +187,7 @@ fn protocols(channel: Channel) -> Schema {
     )
     .exactly_one();
     Schema::list(
-        "The protocols and ports: any of these; left out, all.",
+        "The protocols and ports: any of these; all if absent.",
         element,
     )
     .items(1..=25)

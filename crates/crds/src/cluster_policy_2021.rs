@@ -1,7 +1,8 @@
-//! ClusterNetworkPolicy and DefaultNetworkPolicy of `networking.k8s.io/v1alpha1`, the draft of 2021.
+//! ClusterNetworkPolicy and DefaultNetworkPolicy of `networking.k8s.io/v1alpha1`, the draft of
+//! 2021.
 //!
 //! The draft sets no limits on its lists, and an expression over lists without limits costs more
-//! than an API server grants. So there is no CEL here, only what schemas can say.
+//! than an API server allows. So there is no CEL here, only schemas.
 
 use serde_json::{Value, json};
 
@@ -10,7 +11,7 @@ use crate::definition::Definition;
 use crate::pieces::selector;
 use crate::schema::Schema;
 
-/// Which of the two kinds is meant.
+/// Which of the two kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Cluster,
@@ -43,7 +44,7 @@ pub(crate) fn crd(kind: Kind) -> Value {
             short_name: Some("dnp"),
             columns: &[],
             annotations: vec![APPROVAL],
-            description: "The draft of 2021: what pods that no NetworkPolicy isolates may do at most.",
+            description: "The draft of 2021: the traffic allowed for pods that no NetworkPolicy isolates.",
         },
     };
     let (from, to) = match kind {
@@ -51,7 +52,7 @@ pub(crate) fn crd(kind: Kind) -> Value {
         Kind::Default => ("onlyFrom", "onlyTo"),
     };
     let applied_to = Schema::object(
-        "The pods that the policy is about.",
+        "The pods that the policy selects.",
         [
             (
                 "namespaceSelector",
@@ -59,13 +60,13 @@ pub(crate) fn crd(kind: Kind) -> Value {
             ),
             (
                 "podSelector",
-                select("The pods by their labels; left out, all."),
+                select("The pods by their labels; all if absent."),
             ),
         ],
     )
     .required(&["namespaceSelector"]);
     let spec = Schema::object(
-        "What the policy says.",
+        "The specification of the policy.",
         [
             ("appliedTo", applied_to),
             (
@@ -82,7 +83,7 @@ pub(crate) fn crd(kind: Kind) -> Value {
     definition.crd(spec, |object| object)
 }
 
-/// These kinds exist beside the palisade channel only, and are judged like it.
+/// These kinds exist beside the palisade channel only, and are validated like it.
 fn select(description: &str) -> Schema {
     selector(Channel::Palisade, description)
 }
@@ -93,11 +94,11 @@ fn rule(kind: Kind, peers: &str) -> Schema {
         [
             (
                 peers,
-                Schema::list("The other end: any of these; left out, everyone.", peer()),
+                Schema::list("The peers: any of these; every peer if absent.", peer()),
             ),
             (
                 "ports",
-                Schema::list("The ports: any of these; left out, all.", port()),
+                Schema::list("The ports: any of these; all if absent.", port()),
             ),
         ],
     );
@@ -105,7 +106,7 @@ fn rule(kind: Kind, peers: &str) -> Schema {
         Kind::Cluster => rule
             .field(
                 "action",
-                Schema::string("Allow or Deny the traffic.").words(&["Allow", "Deny"]),
+                Schema::string("Allow or Deny the traffic.").values(&["Allow", "Deny"]),
             )
             .required(&["action"]),
         Kind::Default => rule,
@@ -123,7 +124,7 @@ fn peer() -> Schema {
             (
                 "except",
                 Schema::list(
-                    "Smaller blocks inside it that are left out.",
+                    "Smaller blocks inside it that do not match.",
                     Schema::string("").with("format", json!("cidr")),
                 ),
             ),
@@ -141,7 +142,7 @@ fn peer() -> Schema {
             (
                 "except",
                 Schema::list(
-                    "Those of the selection that are left out.",
+                    "Namespaces of the selection that do not match.",
                     select("Namespaces by their labels."),
                 ),
             ),
@@ -159,7 +160,7 @@ fn peer() -> Schema {
         ]),
     );
     Schema::object(
-        "Pods and namespaces, of which both must match; or addresses.",
+        "Pods and namespaces, which must both match; or addresses.",
         [
             ("podSelector", select("The pods by their labels.")),
             ("namespaces", namespaces),
@@ -188,7 +189,7 @@ fn port() -> Schema {
         [
             (
                 "protocol",
-                Schema::string("TCP, UDP or SCTP; left out, TCP.").words(&["TCP", "UDP", "SCTP"]),
+                Schema::string("TCP, UDP or SCTP; TCP if absent.").values(&["TCP", "UDP", "SCTP"]),
             ),
             ("port", number_or_name),
             (
@@ -197,7 +198,7 @@ fn port() -> Schema {
             ),
         ],
     )
-    // A text of no characters is no name: beside `endPort` stands a number.
+    // An empty text is no name: with `endPort`, `port` is a number.
     .with(
         "anyOf",
         json!([

@@ -1,4 +1,4 @@
-//! What stands around a schema: names, columns and annotations of a CRD.
+//! The parts of a CRD around its schema: names, columns and annotations.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use crate::Channel;
 use crate::pieces::status;
 use crate::schema::Schema;
 
-/// A kind, before its schema is put in.
+/// A kind, without its schema.
 #[derive(Debug)]
 pub(crate) struct Definition {
     pub(crate) group: &'static str,
@@ -16,20 +16,20 @@ pub(crate) struct Definition {
     pub(crate) short_name: Option<&'static str>,
     /// Name, path and type of each column before the age.
     pub(crate) columns: &'static [(&'static str, &'static str, &'static str)],
-    /// Of the CRD itself.
+    /// The annotations of the CRD itself.
     pub(crate) annotations: Vec<(&'static str, &'static str)>,
     pub(crate) description: &'static str,
 }
 
 /// The annotations of a CRD that upstream publishes. A group of `k8s.io` needs the approval;
-/// what differs from the approved schema must not claim it.
+/// a schema that differs from the approved one must not claim it.
 pub(crate) fn upstream_annotations(
     channel: Channel,
     approval: &'static str,
     release: &'static str,
 ) -> Vec<(&'static str, &'static str)> {
     let approval = if channel.is_ours() {
-        "unapproved, what Palisade accepts is wider than the approved API"
+        "unapproved, Palisade accepts more than the approved API"
     } else {
         approval
     };
@@ -48,9 +48,7 @@ impl Definition {
             [
                 (
                     "apiVersion",
-                    Schema::string(
-                        "The group and version of the API that the object is written in.",
-                    ),
+                    Schema::string("The group and version of the object's API."),
                 ),
                 ("kind", Schema::string("The kind of the object.")),
                 ("metadata", Schema::object("", [])),

@@ -1,16 +1,16 @@
 //! The CustomResourceDefinitions of the policy APIs, as data.
 //!
-//! [`crds`] gives the documents of a [`Channel`], [`legacy`] those of the 2021 draft. Standard and
-//! experimental say exactly what the releases v0.2.0 (ClusterNetworkPolicy) and v0.1.8 (the two of
-//! v1alpha1) say, descriptions aside. The palisade channel accepts more (`all: {}`, every shape of
-//! v1alpha1) and, within that, refuses what `palisade check` calls an error wherever a schema or an
-//! expression can tell; `docs/reference/apis/crds.md` has the table. Everything here is a pure function:
+//! [`crds`] returns the documents of a [`Channel`], [`legacy`] those of the 2021 draft. Except for
+//! descriptions, standard and experimental equal the releases v0.2.0 (ClusterNetworkPolicy) and
+//! v0.1.8 (the two of v1alpha1). The palisade channel accepts more (`all: {}`, every shape of
+//! v1alpha1) and, within that, rejects the errors of `palisade check` wherever a schema or an
+//! expression can; `docs/reference/apis/crds.md` has the table. Everything here is a pure function:
 //! equal arguments give equal documents, key for key.
 
 mod admin_network_policy;
 mod cluster_network_policy;
+mod cluster_policy_2021;
 mod definition;
-mod early_cluster_policy;
 mod pieces;
 mod schema;
 mod tenancy;
@@ -20,9 +20,9 @@ use serde_json::Value;
 /// Which set of CRDs a cluster has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Channel {
-    /// What upstream promises to keep.
+    /// Upstream's stable fields.
     Standard,
-    /// What upstream tries out: also `nodes`, `domainNames` and, in v1alpha1, `namedPort`.
+    /// Upstream's experimental fields too: `nodes`, `domainNames` and, in v1alpha1, `namedPort`.
     Experimental,
     /// Everything that Palisade enforces: also `all`, the early shapes of v1alpha1, and Tenancy.
     Palisade,
@@ -32,7 +32,7 @@ impl Channel {
     /// Every channel.
     pub const ALL: [Channel; 3] = [Channel::Standard, Channel::Experimental, Channel::Palisade];
 
-    /// The word for it, as in the annotation `policy.networking.k8s.io/channel`.
+    /// Its name, as in the annotation `policy.networking.k8s.io/channel`.
     pub fn name(self) -> &'static str {
         match self {
             Channel::Standard => "standard",
@@ -41,18 +41,19 @@ impl Channel {
         }
     }
 
-    /// Whether it has what upstream's standard channel leaves out.
+    /// Whether it has the fields that upstream's standard channel does not have.
     fn is_experimental(self) -> bool {
         self != Channel::Standard
     }
 
-    /// Whether it is ours, with what `check` adds to upstream's schemas.
+    /// Whether it is the palisade channel, with the constraints that `check` adds to upstream's
+    /// schemas.
     fn is_ours(self) -> bool {
         self == Channel::Palisade
     }
 }
 
-/// The CRDs of a channel, in the order in which they are best applied.
+/// The CRDs of a channel, in the order to apply them.
 pub fn crds(channel: Channel) -> Vec<Value> {
     let mut crds = vec![
         cluster_network_policy::crd(channel),
@@ -69,7 +70,7 @@ pub fn crds(channel: Channel) -> Vec<Value> {
 /// `networking.k8s.io/v1alpha1`.
 pub fn legacy() -> Vec<Value> {
     vec![
-        early_cluster_policy::crd(early_cluster_policy::Kind::Cluster),
-        early_cluster_policy::crd(early_cluster_policy::Kind::Default),
+        cluster_policy_2021::crd(cluster_policy_2021::Kind::Cluster),
+        cluster_policy_2021::crd(cluster_policy_2021::Kind::Default),
     ]
 }

@@ -1,4 +1,4 @@
-//! What several kinds have: selectors, peers by address, port numbers, status.
+//! The schemas that several kinds share: selectors, peers by address, port numbers, status.
 
 use serde_json::json;
 
@@ -8,9 +8,9 @@ use crate::schema::Schema;
 /// The name part of a label key, and a label value that is not empty.
 const LABEL_NAME: &str = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?";
 
-/// A label selector. In our channel it is judged as Kubernetes judges those of NetworkPolicies, but
-/// for the keys of `matchLabels`, which a schema cannot speak of. It is said without CEL: an
-/// expression for each of so many selectors would cost more than an API server grants.
+/// A label selector. The palisade channel validates it as Kubernetes validates those of
+/// NetworkPolicies, except for the keys of `matchLabels`, which a schema cannot restrict. It needs
+/// no CEL: an expression for each of so many selectors would cost more than an API server allows.
 pub(crate) fn selector(channel: Channel, description: &str) -> Schema {
     selector_fields(channel, Schema::object(description, [])).atomic()
 }
@@ -23,10 +23,10 @@ pub(crate) fn selector_fields(channel: Channel, object: Schema) -> Schema {
         Schema::string("How values are compared: In, NotIn, Exists or DoesNotExist.");
     let mut key = Schema::string("The key of the label.");
     if channel.is_ours() {
-        // A null that is dropped leaves a wider selector; one that is kept is seen (D24).
+        // Dropping a null would widen the selector; a null that is kept is visible (D24).
         value = label_value(value).with("nullable", json!(true));
         listed = label_value(listed);
-        operator = operator.words(&["In", "NotIn", "Exists", "DoesNotExist"]);
+        operator = operator.values(&["In", "NotIn", "Exists", "DoesNotExist"]);
         key = label_key(key);
     }
     let values = Schema::list("The values, for In and NotIn only.", listed).atomic_list();
@@ -76,7 +76,7 @@ fn label_value(schema: Schema) -> Schema {
     schema.max_length(63).pattern(&format!("^({LABEL_NAME})?$"))
 }
 
-/// Whether `namespaceSelector` may be left out beside `podSelector`.
+/// Whether `namespaceSelector` is optional beside `podSelector`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NamespaceSelector {
     Required,
@@ -91,7 +91,7 @@ pub(crate) fn namespaced_pods(channel: Channel, rule: NamespaceSelector) -> Sche
             &["namespaceSelector", "podSelector"],
         ),
         NamespaceSelector::Optional => (
-            "The namespaces by their labels; left out or {}, all.",
+            "The namespaces by their labels; all if absent or {}.",
             &["podSelector"],
         ),
     };
@@ -108,10 +108,10 @@ pub(crate) fn namespaced_pods(channel: Channel, rule: NamespaceSelector) -> Sche
     .required(required)
 }
 
-/// The pods that a cluster-wide policy is about.
+/// The pods that a cluster-wide policy selects.
 pub(crate) fn subject(channel: Channel, rule: NamespaceSelector) -> Schema {
     Schema::object(
-        "The pods that the policy is about, never those of the host network. Exactly one field.",
+        "The pods that the policy selects, never host-network pods. Exactly one field.",
         [
             (
                 "namespaces",
@@ -125,13 +125,13 @@ pub(crate) fn subject(channel: Channel, rule: NamespaceSelector) -> Schema {
 
 /// The name of a rule.
 pub(crate) fn rule_name() -> Schema {
-    Schema::string("A name for people, in messages and logs.").max_length(100)
+    Schema::string("A name for messages and logs.").max_length(100)
 }
 
-/// The place of a policy in its tier.
+/// The priority of a policy in its tier.
 pub(crate) fn priority() -> Schema {
     Schema::int32(
-        "Which policy is asked first: the lowest number, 0, before all others.",
+        "The precedence in the tier: the policy with the lowest number is evaluated first.",
         0..=1000,
     )
 }
@@ -173,38 +173,39 @@ pub(crate) fn nodes(channel: Channel) -> Schema {
     selector(channel, "The addresses of the nodes with these labels.")
 }
 
-/// What controllers report of an object.
+/// The status that controllers write.
 pub(crate) fn status() -> Schema {
     let condition = Schema::object(
         "",
         [
             (
                 "lastTransitionTime",
-                Schema::string("When the status last became another.")
+                Schema::string("The time of the last change of the status.")
                     .with("format", json!("date-time")),
             ),
             (
                 "message",
-                Schema::string("The same for people.").max_length(32768),
+                Schema::string("A message for people.").max_length(32768),
             ),
             (
                 "observedGeneration",
-                Schema::count("The generation of the object that this was said of."),
+                Schema::count("The generation of the object that the condition refers to."),
             ),
             (
                 "reason",
-                Schema::string("Why, in one word.")
+                Schema::string("The reason, in one word.")
                     .max_length(1024)
                     .with("minLength", json!(1))
                     .pattern("^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"),
             ),
             (
                 "status",
-                Schema::string("Whether it is so.").words(&["True", "False", "Unknown"]),
+                Schema::string("Whether the condition holds.")
+                    .values(&["True", "False", "Unknown"]),
             ),
             (
                 "type",
-                Schema::string("What is said.")
+                Schema::string("The type of the condition.")
                     .max_length(316)
                     .pattern(concat!(
                         r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?",
@@ -214,9 +215,15 @@ pub(crate) fn status() -> Schema {
         ],
     )
     .required(&["lastTransitionTime", "message", "reason", "status", "type"]);
-    let conditions = Schema::list("What is so of the object, one entry a type.", condition)
-        .with("x-kubernetes-list-type", json!("map"))
-        .with("x-kubernetes-list-map-keys", json!(["type"]));
-    Schema::object("What controllers report.", [("conditions", conditions)])
-        .required(&["conditions"])
+    let conditions = Schema::list(
+        "The conditions of the object, one for each type.",
+        condition,
+    )
+    .with("x-kubernetes-list-type", json!("map"))
+    .with("x-kubernetes-list-map-keys", json!(["type"]));
+    Schema::object(
+        "The status that controllers write.",
+        [("conditions", conditions)],
+    )
+    .required(&["conditions"])
 }

@@ -1,4 +1,4 @@
-//! A builder of structural schemas, which writes only what an API server understands.
+//! A builder of structural schemas, with only the keywords that an API server supports.
 
 use std::ops::RangeInclusive;
 
@@ -88,7 +88,7 @@ impl Schema {
         self
     }
 
-    /// The fields that must be there.
+    /// The required fields.
     pub(crate) fn required(self, names: &[&str]) -> Schema {
         self.with("required", json!(names))
     }
@@ -118,12 +118,12 @@ impl Schema {
         self.with("pattern", json!(pattern))
     }
 
-    /// The words that a text can be.
-    pub(crate) fn words(self, words: &[&str]) -> Schema {
+    /// The values that a text can have.
+    pub(crate) fn values(self, words: &[&str]) -> Schema {
         self.with("enum", json!(words))
     }
 
-    /// What is stored when nothing is written.
+    /// The default value.
     pub(crate) fn default(self, value: Value) -> Schema {
         self.with("default", value)
     }

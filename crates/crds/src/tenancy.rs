@@ -1,4 +1,5 @@
-//! Tenancy of `palisade.dev/v1alpha1`: namespaces with different values of a label never meet.
+//! Tenancy of `palisade.dev/v1alpha1`: namespaces with different values of a label do not reach
+//! each other.
 
 use serde_json::{Value, json};
 
@@ -22,17 +23,17 @@ pub(crate) fn crd() -> Value {
             ("Closed", ".spec.closedPriority", "integer"),
         ],
         annotations: Vec::new(),
-        description: "Keeps tenants apart: namespaces with different values of a label do not reach each other.",
+        description: "Separates tenants: namespaces with different values of a label do not reach each other.",
     };
     let template = Schema::object(
-        "Rules that every tenant gets before those that keep tenants apart.",
+        "Rules that every tenant has before those that separate tenants.",
         [
             ("ingress", ingress(Channel::Palisade)),
             ("egress", egress(Channel::Palisade)),
         ],
     );
     let spec = Schema::object(
-        "Who the tenants are, and where their policies stand.",
+        "The label of the tenants, and the precedence of their policies.",
         [
             (
                 "namespaceLabel",
@@ -46,15 +47,15 @@ pub(crate) fn crd() -> Value {
             ("template", template),
             (
                 "dns",
-                Schema::string("Allow: every tenant may ask the cluster's DNS. None: only what the template accepts.")
-                    .words(&["Allow", "None"])
+                Schema::string("Allow: every tenant can reach the cluster's DNS. None: only if the template accepts it.")
+                    .values(&["Allow", "None"])
                     .default(json!("Allow")),
             ),
         ],
     )
     .rule(
         "self.priority < self.closedPriority",
-        "the tenants' own policies must be asked before the closed one: priority < closedPriority",
+        "the tenants' own policies must be evaluated before the closed one: priority < closedPriority",
     );
     definition.crd(spec, |object| object)
 }

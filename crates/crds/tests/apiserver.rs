@@ -1,4 +1,4 @@
-//! The CRDs on a real API server: they are established, and what it refuses is what `check` refuses.
+//! The CRDs on a real API server: they are established, and it rejects the same objects as `check`.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,7 +6,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stderr,
-    reason = "a test fails by panicking, and says what it counted"
+    reason = "a test fails by panicking, and prints its counts"
 )]
 
 #[path = "apiserver/fixtures.rs"]
@@ -31,9 +31,9 @@ fn main() -> ExitCode {
             agree(Experimental)
         }),
         ("palisade: the server and check agree", || agree(Palisade)),
-        ("nulls are dropped before anything is judged", nulls),
+        ("nulls are dropped before validation", nulls),
         (
-            "what stands in `all` is refused, also without strict validation",
+            "fields in `all` are rejected, also without strict validation",
             all_is_empty,
         ),
         (
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     group("api", API_SERVER, tests.to_vec())
 }
 
-/// Who refuses what the other accepts.
+/// The side that rejects an object which the other accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Side {
     Check,
@@ -53,8 +53,8 @@ enum Side {
 use Channel::{Experimental, Palisade, Standard};
 use Side::{Check, Server as ServerSide};
 
-/// The differences that there are, where, and why. What `check` refuses goes by its codes, what
-/// only the server refuses by its words.
+/// The known differences with their channels and reasons. A rejection by `check` is named by its
+/// codes, one by the server only by its message.
 const EXPLAINED: [(Side, &str, &[Channel], &str); 12] = [
     (
         Check,
@@ -72,43 +72,43 @@ const EXPLAINED: [(Side, &str, &[Channel], &str); 12] = [
         Check,
         "DOMAIN-ACTION",
         &[Experimental],
-        "D53: upstream says it in prose only",
+        "D53: upstream has it in prose only",
     ),
     (
         Check,
         "DUPLICATE-KEY",
         &Channel::ALL,
-        "D25: kubectl keeps the last, the server never sees the first",
+        "D25: kubectl sends the last one only",
     ),
     (
         Check,
         "INVALID-SUBJECT UNKNOWN-VALUE",
         &[Standard, Experimental],
-        "upstream does not judge operators",
+        "upstream does not validate operators",
     ),
     (
         Check,
         "NULL-LABEL",
         &Channel::ALL,
-        "D24: the server drops or keeps it, and means another thing",
+        "D24: the server drops it, which widens the selector, or keeps it",
     ),
     (
         Check,
         "PORT-NAME",
         &[Standard, Experimental],
-        "upstream takes the empty name",
+        "upstream accepts the empty name",
     ),
     (
         Check,
         "PORT-RANGE",
         &[Standard, Experimental],
-        "v1alpha1: upstream says it in prose only",
+        "v1alpha1: upstream has it in prose only",
     ),
     (
         Check,
         "UNKNOWN-VALUE",
         &[Standard, Experimental],
-        "upstream judges neither operators nor protocols",
+        "upstream validates neither operators nor protocols",
     ),
     (
         ServerSide,
@@ -130,13 +130,13 @@ const EXPLAINED: [(Side, &str, &[Channel], &str); 12] = [
     ),
 ];
 
-/// What a difference is called in the table.
-fn named(fixture: &Fixture, said: Option<&String>) -> (Side, String) {
-    let Some(said) = said else {
+/// The name of a difference in the table.
+fn named(fixture: &Fixture, message: Option<&String>) -> (Side, String) {
+    let Some(message) = message else {
         let codes: Vec<&str> = fixture.errors().into_iter().collect();
         return (Check, codes.join(" "));
     };
-    let unknown = |field: &str| said.contains("unknown field") && said.contains(field);
+    let unknown = |field: &str| message.contains("unknown field") && message.contains(field);
     let early = [
         "namespaces.namespaceSelector\"",
         "pods.namespaces\"",
@@ -147,15 +147,15 @@ fn named(fixture: &Fixture, said: Option<&String>) -> (Side, String) {
         "shape before v0.1.3"
     } else if unknown("namedPort\"") {
         "namedPort"
-    } else if said.contains(".ports in body should have at least 1 items") {
+    } else if message.contains(".ports in body should have at least 1 items") {
         "ports: []"
     } else {
-        said
+        message
     };
     (ServerSide, name.to_owned())
 }
 
-/// The draft's CRDs in a group that an API server serves: their schemas are what is tried.
+/// The draft's CRDs in a group that an API server serves, to test their schemas.
 fn movable(mut crds: Vec<Value>) -> Vec<Value> {
     for crd in &mut crds {
         let plural = crd["spec"]["names"]["plural"].as_str().unwrap().to_owned();
@@ -192,13 +192,13 @@ fn agree(channel: Channel) {
     let refused = server.refused(&texts, "strict");
     let mut differences: BTreeMap<(Side, String), Vec<&str>> = BTreeMap::new();
     for (index, fixture) in objects.iter().enumerate() {
-        let said = refused.get(&index);
-        if said.is_some() != fixture.is_refused(channel) {
-            let name = named(fixture, said);
+        let message = refused.get(&index);
+        if message.is_some() != fixture.is_refused(channel) {
+            let name = named(fixture, message);
             differences.entry(name).or_default().push(&fixture.file);
         }
     }
-    // What is no object for us is mostly none for kubectl either.
+    // A document that `check` does not read as an object is mostly none for kubectl either.
     for fixture in &others {
         assert!(fixture.is_refused(channel), "{}", fixture.file);
         if server.accepts(&fixture.text) {
@@ -207,7 +207,7 @@ fn agree(channel: Channel) {
         }
     }
     eprintln!(
-        "{}: {} documents, {} refused by the server; {} that are no objects",
+        "{}: {} documents, {} rejected by the server; {} that are no objects",
         channel.name(),
         objects.len(),
         refused.len(),
@@ -216,9 +216,9 @@ fn agree(channel: Channel) {
     let explained = EXPLAINED.iter().filter(|it| it.2.contains(&channel));
     let explained: BTreeSet<_> = explained.map(|it| (it.0, it.1.to_owned())).collect();
     for ((side, name), files) in &differences {
-        eprintln!("  {side:?} refuses {name}: {}", files.len());
+        eprintln!("  {side:?} rejects {name}: {}", files.len());
         let is_explained = explained.contains(&(*side, name.clone()));
-        assert!(is_explained, "{side:?} alone refuses {files:?}: {name}");
+        assert!(is_explained, "{side:?} alone rejects {files:?}: {name}");
     }
     let found: BTreeSet<_> = differences.into_keys().collect();
     assert_eq!(found, explained, "a row of the table explains nothing");
@@ -250,10 +250,10 @@ spec:
     from: [{namespaces: null}]
 ";
 
-/// Open point 1 of the specification: what becomes of null label values and null members.
+/// Open point 1 of the specification: how a server stores null label values and null members.
 fn nulls() {
-    // Upstream's CRDs: the label is gone, and the selector is wider than what was written. Ours keep it,
-    // so that whoever reads the object fails closed.
+    // Upstream's CRDs drop the label, which widens the selector. Ours keep it: readers of the
+    // object fail closed.
     for (channel, stored) in [(Experimental, "{}"), (Palisade, r#"{"team":null}"#)] {
         let server = Server::start();
         server.install(&crds(channel), true);
@@ -264,8 +264,11 @@ fn nulls() {
         );
         let subject = server.stored(NULLS, "{.spec.subject}");
         assert_eq!(subject, r#"{"namespaces":{}}"#);
-        let said = server.refusal(NO_MEMBER);
-        assert!(said.contains("should have at least 1 properties"), "{said}");
+        let message = server.refusal(NO_MEMBER);
+        assert!(
+            message.contains("should have at least 1 properties"),
+            "{message}"
+        );
     }
 }
 
@@ -283,8 +286,8 @@ fn all_is_empty() {
     assert_eq!(refused.keys().collect::<Vec<_>>(), [&1, &2]);
 }
 
-/// Kubernetes has the group itself, and never asks further: the CRDs of the draft are established, and
-/// none of their objects can be stored.
+/// Kubernetes serves the group itself: the CRDs of the draft are established, and none of their
+/// objects can be stored.
 fn legacy_is_not_served() {
     let server = Server::start();
     server.install(&legacy(), false);

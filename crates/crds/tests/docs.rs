@@ -1,4 +1,5 @@
-//! The table of `docs/reference/apis/crds.md` counts right, and its codes and decisions exist.
+//! The numbers of the table in `docs/reference/apis/crds.md` are right, and its codes and decisions
+//! exist.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,7 +1,7 @@
 //! Every constraint of every CRD is also one of `check`: for each there is an object that breaks
 //! only it, and a problem is reported.
 //!
-//! The constraints are found by walking the schemas, so that a new one without its problem fails.
+//! The constraints are found by walking the schemas: a new one without a problem fails the test.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use wrong::{Step, fields, minimal, put, wrongs};
 
-/// What `check` says of an object: code and severity.
+/// The problems that `check` reports of an object: code and severity.
 fn check(object: &Value) -> BTreeSet<(Severity, &'static str)> {
     let source = Source::new("object.json", object.to_string().into_bytes());
     let sources = [source];
@@ -32,11 +32,11 @@ fn check(object: &Value) -> BTreeSet<(Severity, &'static str)> {
     problems.map(|it| (it.severity(), it.code.name())).collect()
 }
 
-/// Where a constraint is not one of `check`, and why that is right.
+/// The constraints that `check` does not have, with the reason.
 const NOT_IN_CHECK: [(&str, &str, &str); 1] = [(
     "ports",
     "minItems",
-    "the list was allowed to be empty before v0.1.7, and means no filter in every release (D39, D117)",
+    "the list could be empty before v0.1.7, and is no filter in every release (D39, D117)",
 )];
 
 struct Walk<'a> {
@@ -62,11 +62,11 @@ impl Walk<'_> {
 
     fn walk(&mut self, schema: &Value, name: &str, steps: &mut Vec<Step>) {
         let sound = self.object(steps, &minimal(schema, name));
-        let said = check(&sound);
-        let errors = said.iter().filter(|it| it.0 == Severity::Error);
-        assert_eq!(errors.count(), 0, "{}: {sound}: {said:?}", self.channel);
+        let problems = check(&sound);
+        let errors = problems.iter().filter(|it| it.0 == Severity::Error);
+        assert_eq!(errors.count(), 0, "{}: {sound}: {problems:?}", self.channel);
         for wrong in wrongs(schema, name) {
-            // That it is an object, and has metadata, is so of everything that is sent.
+            // Every request has an object with metadata.
             if steps.is_empty() && ["type", "required metadata"].contains(&&*wrong.constraint) {
                 continue;
             }
@@ -74,7 +74,7 @@ impl Walk<'_> {
             let object = self.object(steps, &wrong.value);
             let more = check(&object);
             let reported = more.iter().any(|it| {
-                it.0 == Severity::Error || (it.0 == Severity::Warning && !said.contains(it))
+                it.0 == Severity::Error || (it.0 == Severity::Warning && !problems.contains(it))
             });
             let exception = NOT_IN_CHECK
                 .iter()
@@ -92,7 +92,7 @@ impl Walk<'_> {
             }
         }
         for (field, inner) in fields(schema) {
-            // Controllers write the status, and the server itself checks what all objects have.
+            // Controllers write the status, and the server itself checks the metadata.
             let is_outer = steps.is_empty() && field != "spec";
             if !is_outer {
                 steps.push(Step::Field(field.clone()));
@@ -121,7 +121,7 @@ fn every_constraint_is_one_of_check() {
         for crd in crds {
             let spec = &crd["spec"];
             let kind = spec["names"]["kind"].as_str().unwrap();
-            // `check` does not read it: the controller's alone.
+            // `check` does not read it: only the controller does.
             if kind == "Tenancy" {
                 continue;
             }

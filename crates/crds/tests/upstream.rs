@@ -1,6 +1,7 @@
-//! Our standard and experimental CRDs say what upstream's say, descriptions aside.
+//! Our standard and experimental CRDs equal upstream's, except for descriptions.
 //!
-//! It needs upstream's files, which are not kept here. Those of v0.1.8 are those of v0.1.7, which Go's modules have.
+//! The test needs upstream's files, which are not kept here. Those of v0.1.8 are those of v0.1.7,
+//! which Go's modules have.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,8 +19,8 @@ use palisade_need::{run, tests};
 use palisade_testbed::{UPSTREAM, upstream};
 use serde_json::Value;
 
-/// What two schemas are compared by: every leaf with its path. Descriptions are left out, lists
-/// whose order means nothing are sorted, and what a generator leaves behind is dropped.
+/// Every leaf of a schema with its path, for comparison. Descriptions are left out, unordered lists
+/// are sorted, and traces of a generator are dropped.
 fn leaves(value: &Value) -> BTreeSet<String> {
     fn walk(value: &Value, path: &str, inside_properties: bool, leaves: &mut BTreeSet<String>) {
         match value {
@@ -96,7 +97,7 @@ fn upstream_channels_are_upstreams() {
             n_leaves += ours.len();
         }
     }
-    // The six documents have so many leaves.
+    // The number of leaves of the six documents.
     assert_eq!(n_leaves, 2_042);
 }
 

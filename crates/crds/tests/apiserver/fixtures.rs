@@ -1,4 +1,5 @@
-//! The documents of this repository that hold policies, and what `check` says of each.
+//! The documents of this repository that have policies, and the problems that `check` reports of
+//! each.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,9 +14,9 @@ pub(crate) struct Fixture {
     pub(crate) file: String,
     pub(crate) text: String,
     pub(crate) namespace: Option<String>,
-    /// Whether there is an object of a kind that an API server could have.
+    /// Whether it has an object of a kind that an API server can store.
     pub(crate) is_object: bool,
-    /// Of the draft of 2021.
+    /// Whether it is of the draft of 2021.
     pub(crate) is_legacy: bool,
     problems: Vec<(Severity, &'static str, String)>,
 }
@@ -44,7 +45,7 @@ impl Fixture {
         errors.map(|it| it.1).collect()
     }
 
-    /// Whether `check` says that a cluster with the CRDs of a channel refuses it.
+    /// Whether `check` reports that a cluster with the CRDs of a channel rejects it.
     pub(crate) fn is_refused(&self, channel: Channel) -> bool {
         let is_ours = channel == Channel::Palisade;
         self.problems
@@ -54,7 +55,7 @@ impl Fixture {
                     (message.starts_with("the standard channel has no")
                         && channel == Channel::Standard)
                         || (message.starts_with("only the palisade channel") && !is_ours)
-                        || (message.contains("is refused by the experimental channel")
+                        || (message.contains("is rejected by the experimental channel")
                             && channel == Channel::Experimental)
                 }
                 "ANP-PRUNED-WIDE" => !is_ours,
@@ -63,7 +64,7 @@ impl Fixture {
     }
 }
 
-/// What a document says its API is.
+/// The apiVersion of a document.
 fn apis(text: &str) -> Option<&str> {
     let line = text.lines().find_map(|it| it.strip_prefix("apiVersion:"))?;
     Some(line.trim().trim_matches('"'))
@@ -118,7 +119,7 @@ fn documents(text: &str) -> Vec<String> {
     documents
 }
 
-/// Policies in a form that an API server could have; the 2016 form exists in files only.
+/// Policies that an API server can store; 2016 policies exist in files only.
 fn is_policy(document: &str) -> bool {
     let kinds = [
         "NetworkPolicy",

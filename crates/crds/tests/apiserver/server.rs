@@ -1,4 +1,4 @@
-//! An API server with CRDs, and what it says to many documents at once.
+//! An API server with CRDs, and its responses to many documents at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,7 +27,7 @@ impl Server {
         command.args(words).output().unwrap()
     }
 
-    /// Installs CRDs and waits until they are established, and served unless told otherwise.
+    /// Installs CRDs and waits until they are established, and served if `are_served`.
     pub(crate) fn install(&self, crds: &[Value], are_served: bool) {
         let path = self.files.path().join("crds.json");
         let list = json!({"apiVersion": "v1", "kind": "List", "items": crds});
@@ -57,7 +57,7 @@ impl Server {
         }
     }
 
-    /// Which of the documents the server refuses, with its words. Nothing is stored.
+    /// The documents that the server rejects, with its messages. Nothing is stored.
     pub(crate) fn refused(&self, documents: &[&str], validate: &str) -> BTreeMap<usize, String> {
         let directory = self.files.path().join("documents");
         std::fs::create_dir_all(&directory).unwrap();
@@ -78,7 +78,7 @@ impl Server {
         std::fs::remove_dir_all(&directory).unwrap();
         let refused = by_document(&directory, &errors(&output));
         let accepted = String::from_utf8_lossy(&output.stdout).lines().count();
-        // Every document has its answer, or the comparison would be of nothing.
+        // Every document has a response, or the comparison would prove nothing.
         assert_eq!(
             accepted + refused.len(),
             documents.len(),
@@ -102,38 +102,38 @@ impl Server {
         self.one(document, &[]).status.success()
     }
 
-    /// What is said to a document that is refused.
+    /// The message for a document that is rejected.
     pub(crate) fn refusal(&self, document: &str) -> String {
         let output = self.one(document, &[]);
         assert!(!output.status.success());
         errors(&output)
     }
 
-    /// What would be stored of a document, by a path.
+    /// A field of a document as it would be stored.
     pub(crate) fn stored(&self, document: &str, path: &str) -> String {
         let output = self.one(document, &["-o", &format!("jsonpath={path}")]);
         assert!(output.status.success(), "{}", errors(&output));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Makes the namespaces that objects stand in.
+    /// Creates the namespaces of objects.
     pub(crate) fn namespaces(&self, names: &BTreeSet<String>) {
         let namespace = |name: &String| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         let items: Vec<Value> = names.iter().map(namespace).collect();
         let path = self.files.path().join("namespaces.json");
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
         std::fs::write(&path, list.to_string()).unwrap();
-        // Those that exist already are no concern of ours.
+        // Those that exist already are ignored.
         self.kubectl(&["create", "-f", path.to_str().unwrap()]);
     }
 }
 
-/// What was said of each file.
-fn by_document(directory: &Path, said: &str) -> BTreeMap<usize, String> {
+/// The messages for each file.
+fn by_document(directory: &Path, output: &str) -> BTreeMap<usize, String> {
     let prefix = format!("{}/", directory.display());
     let mut by_document: BTreeMap<usize, String> = BTreeMap::new();
     let mut current = None;
-    for line in said.lines().filter(|line| !line.starts_with("Warning:")) {
+    for line in output.lines().filter(|line| !line.starts_with("Warning:")) {
         if let Some((_, rest)) = line.split_once(&prefix) {
             current = rest.get(..5).and_then(|it| it.parse().ok());
         }
@@ -146,7 +146,7 @@ fn by_document(directory: &Path, said: &str) -> BTreeMap<usize, String> {
     by_document
 }
 
-/// What a command says of errors.
+/// The standard error of a command.
 pub(crate) fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

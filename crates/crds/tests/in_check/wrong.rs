@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// How to get from a schema to one inside it.
+/// A step from a schema to one inside it.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Field(String),
@@ -31,7 +31,7 @@ pub(crate) fn minimal(schema: &Value, name: &str) -> Value {
         }),
         "boolean" => json!(true),
         "array" => {
-            // An operator that takes values takes one at least, whatever the schema says of it.
+            // An operator with values needs at least one, which the schema does not express.
             let least = u64::from(name == "values");
             let least = schema["minItems"].as_u64().unwrap_or(least);
             let items = (0..least).map(|index| item(schema, name, index));
@@ -81,7 +81,7 @@ fn object(schema: &Value) -> Value {
             "podSelector",
             "selector",
         ];
-        // A selector may be empty; its expressions have a choice of their own.
+        // A selector may be empty; its expressions have alternatives of their own.
         let first = preferred.iter().find(|it| fields.contains_key(**it));
         if let Some(first) = first.filter(|_| !fields.contains_key("matchLabels")) {
             let first = (*first).to_owned();
@@ -100,7 +100,7 @@ pub(crate) fn item(schema: &Value, name: &str, index: u64) -> Value {
     }
 }
 
-/// An object of the root's schema with a value at the end of the steps, and as little else as can be.
+/// The smallest object of the root's schema with a value at the end of the steps.
 pub(crate) fn put(schema: &Value, steps: &[Step], leaf: &Value) -> Value {
     let Some((step, rest)) = steps.split_first() else {
         return leaf.clone();
@@ -130,15 +130,14 @@ pub(crate) fn put(schema: &Value, steps: &[Step], leaf: &Value) -> Value {
     }
 }
 
-/// A constraint, and a value in its place that breaks it.
+/// A constraint, and a value that breaks it.
 #[derive(Debug)]
 pub(crate) struct Wrong {
     pub(crate) constraint: String,
     pub(crate) value: Value,
 }
 
-/// Every constraint that stands at a schema itself, broken; an error for those that nobody has
-/// written a broken value for.
+/// Every constraint of a schema itself, broken; an error for those without a broken value here.
 pub(crate) fn wrongs(schema: &Value, name: &str) -> Vec<Wrong> {
     let mut wrongs = Vec::new();
     let mut add = |constraint: &str, value: Value| {
@@ -187,7 +186,7 @@ pub(crate) fn wrongs(schema: &Value, name: &str) -> Vec<Wrong> {
             }
             "required" => {
                 for missing in limit.as_array().unwrap().iter().filter_map(Value::as_str) {
-                    // A server puts the default in before it judges.
+                    // A server sets the default before it validates.
                     if fields[missing].get("default").is_none() {
                         let mut value = object(schema);
                         value.as_object_mut().unwrap().remove(missing);
@@ -210,7 +209,7 @@ pub(crate) fn wrongs(schema: &Value, name: &str) -> Vec<Wrong> {
                     add(&format!("rule {rule}"), broken(rule, schema));
                 }
             }
-            other => panic!("{name}: nobody knows how to break {other}"),
+            other => panic!("{name}: no value here breaks {other}"),
         }
     }
     let is_open = schema["x-kubernetes-preserve-unknown-fields"] == true;
@@ -222,7 +221,7 @@ pub(crate) fn wrongs(schema: &Value, name: &str) -> Vec<Wrong> {
     wrongs
 }
 
-/// Values for the combinations of schemas that there are, told apart by their fields.
+/// Values for the combinations of schemas, recognized by their fields.
 fn combined(fields: &Map<String, Value>, keyword: &str, name: &str) -> Vec<Value> {
     let has = |field: &str| fields.contains_key(field);
     match keyword {
@@ -258,11 +257,11 @@ fn combined(fields: &Map<String, Value>, keyword: &str, name: &str) -> Vec<Value
             json!({"podSelector": {}}),
             json!({"podSelector": {}, "namespaceSelector": {}, "namespaces": {"sameLabels": ["a"]}}),
         ],
-        _ => panic!("{name}: nobody knows how to break this {keyword}"),
+        _ => panic!("{name}: no value here breaks this {keyword}"),
     }
 }
 
-/// A value that a rule in CEL refuses.
+/// A value that a rule in CEL rejects.
 fn broken(rule: &str, schema: &Value) -> Value {
     let named_port = |list: &str, port: &str| {
         let mut rule = object(schema);
@@ -292,6 +291,6 @@ fn broken(rule: &str, schema: &Value) -> Value {
             value["ingress"] = json!([{"action": "Deny", "from": peers}]);
             value
         }
-        _ => panic!("nobody knows how to break {rule}"),
+        _ => panic!("no value here breaks {rule}"),
     }
 }
