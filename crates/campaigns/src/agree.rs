@@ -74,19 +74,15 @@ pub fn compare(seed: u64, n_questions: usize) -> Compared {
     if budget != Budget::default() {
         give_ages(&mut scenario.objects);
     }
-    let (engine, over_budget) = answers(
-        budget,
-        &scenario.objects,
-        &scenario.dns,
-        &scenario.questions,
-    );
+    let (engine, over_budget) =
+        answers(budget, &scenario.objects, &scenario.dns, &scenario.queries);
     let oracle = Oracle::within(budget.entries(), &scenario.objects, &scenario.dns);
     let mut compared = Compared {
         marks: scenario.marks,
         over_budget,
         ..Compared::default()
     };
-    for (question, engine) in scenario.questions.iter().zip(engine) {
+    for (question, engine) in scenario.queries.iter().zip(engine) {
         let oracle = normal(oracle.answer(question));
         if engine == oracle {
             if oracle.error {

@@ -73,7 +73,7 @@ pub fn compare(seed: u64, change: Option<Change<'_>>) -> Result<Compared, LabErr
     let sources = [Source::new("objects.json", text)];
     let manifests = read(&sources, Options::default(), &|_| {});
     let lowered = lower(&manifests.objects, scenario.dns);
-    let asked = scenario.questions.iter();
+    let asked = scenario.queries.iter();
     let asked: Vec<FlowQuery> = asked.filter_map(|it| FlowQuery::parse(it).ok()).collect();
     cluster(seed, &lowered.cluster, asked, change)
 }

@@ -1,5 +1,5 @@
-//! AdminNetworkPolicy and BaselineAdminNetworkPolicy in their three dialects, and ClusterNetworkPolicy v1alpha2
-//! (sections 2.2 to 2.4), with the fail-closed rules (1.6).
+//! AdminNetworkPolicy and BaselineAdminNetworkPolicy in their three dialects, and
+//! ClusterNetworkPolicy v1alpha2 (sections 2.2 to 2.4), with the fail-closed rules (1.6).
 
 use crate::cidr;
 use crate::json::{
@@ -13,7 +13,7 @@ use crate::select::Selector;
 use ipnet::IpNet;
 use serde_json::Value;
 
-/// Whom a cluster-wide policy selects.
+/// The subject of a cluster-wide policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     pub(crate) namespaces: Selector,
@@ -51,7 +51,7 @@ impl Ordered {
     }
 }
 
-/// The kinds that are read here.
+/// The kinds of this file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Cnp,
@@ -97,7 +97,7 @@ pub(crate) fn read(kind: Kind, name: &str, uid: &str, object: &Map) -> Res<Order
         // 1.2, D49.
         1001
     } else {
-        // D116: an integer keeps its place whatever it is; else every rule is defective, at 0.
+        // D116: any integer keeps its place; else every rule is defective, at 0.
         match field(spec, "priority").and_then(Value::as_i64) {
             Some(p) => p,
             None => {
@@ -155,7 +155,7 @@ pub(crate) fn finish(
             action: Action::Deny,
             what,
         }),
-        // D16: an Accept is removed, all else is Deny-all.
+        // D16: an Accept is removed, every other action becomes Deny-all.
         (Some(Action::Accept), _) => None,
         (Some(Action::Deny | Action::Pass) | None, _) => Some(Rule {
             id,
@@ -216,7 +216,8 @@ fn subject(v: &Value, kind: Kind) -> Res<Subject> {
     }
 }
 
-/// `podSelector` is required; `namespaceSelector` too, but in v1alpha2 its absence means all namespaces (2.4, D117).
+/// `podSelector` is required; `namespaceSelector` too, but in v1alpha2 its absence means all
+/// namespaces (2.4, D117).
 fn namespaced_pod(v: &Value, kind: Kind) -> Res<(Selector, Selector)> {
     let map = object(v)?;
     only(map, &["namespaceSelector", "podSelector"])?;
@@ -229,7 +230,7 @@ fn namespaced_pod(v: &Value, kind: Kind) -> Res<(Selector, Selector)> {
     Ok((namespaces, pods))
 }
 
-/// What decides how a rule is read.
+/// The context of a rule.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     kind: Kind,
@@ -329,7 +330,7 @@ impl Shape {
         }
         if let Some(v) = field(map, "domainNames") {
             let names: Vec<String> = texts(v)?.iter().map(|t| domain_name(t)).collect();
-            // D117 for the empty list; D54 for texts that the pattern refuses.
+            // D117 for the empty list; D54 for texts that the pattern rejects.
             if names.is_empty() || !names.iter().all(|n| sound_domain(n)) {
                 return Err(Bad);
             }
@@ -355,7 +356,7 @@ impl Shape {
             return Err(Bad);
         }
         if let Some(v) = field(map, "related") {
-            // D45, D104: whatever the case of the letters.
+            // D45, D104: in any case of letters.
             return match text(v)?.to_ascii_lowercase().as_str() {
                 "self" => Ok(Namespaces::Same),
                 "notself" => Ok(Namespaces::Other),
@@ -414,7 +415,7 @@ fn anp_port(v: &Value) -> Res<Port> {
     range(protocol(map)?, map)
 }
 
-/// Start to end; equal is one port (D42, D118), the wrong way round a defect (D17).
+/// Start to end; equal is one port (D42, D118), an end before the start a defect (D17).
 fn range(protocol: Protocol, map: &Map) -> Res<Port> {
     let start = port_number(field(map, "start").ok_or(Bad)?)?;
     let end = port_number(field(map, "end").ok_or(Bad)?)?;

@@ -1,12 +1,14 @@
-//! D148: which NetworkPolicies do not fit into the budget of their namespace, by docs/reference/model.md ("Budgets").
+//! D148: which NetworkPolicies do not fit into the budget of their namespace, by
+//! docs/reference/model.md ("Budgets").
 
 use crate::netpol::{NetPol, NetPolSide};
 use crate::rule::{Match, Namespaces, Peer, Port};
 
-/// Takes the rules away from policies that do not fit.
+/// Removes the rules of policies that do not fit.
 pub(crate) fn apply(policies: &mut [NetPol], budget: u64) {
     let mut order: Vec<usize> = (0..policies.len()).collect();
-    // The oldest first, then those without a usual time; then by name, then NetworkPolicy before its 2016 form.
+    // The oldest first, then those without a usual time; then by name, then NetworkPolicy before
+    // its 2016 form.
     order.sort_by_key(|i| {
         let p = &policies[*i];
         let undated = !is_usual(&p.created);
@@ -54,7 +56,7 @@ fn entries(side: &NetPolSide) -> u64 {
 fn of_rule(rule: &Match) -> u64 {
     let ports: u64 = rule.ports.iter().flatten().map(of_port).sum();
     let peers: u64 = rule.peers.iter().flatten().map(of_peer).sum();
-    // A name may stand for eight ports of a pod.
+    // A name has up to eight ports of a pod.
     let names = rule.ports.iter().flatten();
     let names = names.filter(|it| matches!(it, Port::Named(..))).count() as u64;
     [1, ports + peers, (ports + 7 * names) * peers / 5]
@@ -63,7 +65,8 @@ fn of_rule(rule: &Match) -> u64 {
         .unwrap()
 }
 
-/// All ports are one; otherwise the fewest blocks of 1, 16, 256 or 4,096 that begin at a multiple of their size.
+/// All ports are one; otherwise the fewest blocks of 1, 16, 256 or 4,096 that begin at a multiple
+/// of their size.
 fn of_port(port: &Port) -> u64 {
     let Port::Range(_, first, last) = port else {
         return 1;
@@ -83,7 +86,7 @@ fn of_port(port: &Port) -> u64 {
 fn of_peer(peer: &Peer) -> u64 {
     1 + match peer {
         Peer::Pods(namespaces, pods) => {
-            let asked = match namespaces {
+            let required = match namespaces {
                 Namespaces::Selector(s) => s.values(),
                 Namespaces::Exact(_)
                 // No NetworkPolicy has these.
@@ -93,7 +96,7 @@ fn of_peer(peer: &Peer) -> u64 {
                 | Namespaces::SameLabels(_)
                 | Namespaces::NotSameLabels(_) => 0,
             };
-            asked + pods.values()
+            required + pods.values()
         }
         Peer::Cidr(_, except) => 1 + 2 * except.len() as u64,
         Peer::Any | Peer::Nodes(_) | Peer::Networks(_) | Peer::Domains(_) => 0,

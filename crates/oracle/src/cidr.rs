@@ -30,7 +30,8 @@ pub(crate) fn strict(text: &str) -> Res<IpNet> {
     network(addr, len)
 }
 
-/// D124 for ipBlock: IPv4 parts may have leading zeros, read as decimal; the rest is as strict as above.
+/// D124 for ipBlock: IPv4 parts may have leading zeros, read as decimal; the rest is as strict as
+/// above.
 pub(crate) fn legacy(text: &str) -> Res<IpNet> {
     let (addr, len) = text.split_once('/').ok_or(Bad)?;
     if addr.contains(':') {
@@ -108,7 +109,8 @@ fn after(addr: IpAddr) -> Option<IpAddr> {
     }
 }
 
-/// D136: one address at least out of every stretch of addresses that the given blocks and addresses cannot tell apart.
+/// D136: at least one address out of every range that these blocks and addresses do not
+/// distinguish.
 pub(crate) fn representatives(nets: &[IpNet], singles: &[IpAddr]) -> Vec<IpAddr> {
     let mut edges: Vec<(IpAddr, IpAddr)> = singles.iter().map(|a| (*a, *a)).collect();
     edges.extend(nets.iter().map(|n| (n.network(), n.broadcast())));

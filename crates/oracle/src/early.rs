@@ -1,4 +1,5 @@
-//! The early ClusterNetworkPolicy and DefaultNetworkPolicy of networking.k8s.io/v1alpha1 (section 2.6).
+//! The early ClusterNetworkPolicy and DefaultNetworkPolicy of networking.k8s.io/v1alpha1 (section
+//! 2.6).
 
 use crate::admin::{Ordered, Subject, Tier, finish};
 use crate::json::{
@@ -48,7 +49,7 @@ fn subject(spec: &Map) -> Option<Subject> {
     field(spec, "appliedTo").and_then(|v| read(v).ok())
 }
 
-/// D65, D67: `podSelector` and `namespaces` together are AND; ipBlock stands alone.
+/// D65, D67: `podSelector` and `namespaces` together are AND; ipBlock must be alone.
 fn peer(v: &Value) -> Res<Peer> {
     let map = object(v)?;
     only(map, &["podSelector", "namespaces", "ipBlock"])?;
@@ -62,7 +63,8 @@ fn peer(v: &Value) -> Res<Peer> {
     }
 }
 
-/// 2.6: `self: true` excludes the other two, `except` requires `selector`; neither self nor selector is a defect (D65).
+/// 2.6: `self: true` excludes the other two, `except` requires `selector`; neither self nor
+/// selector is a defect (D65).
 fn namespaces(v: &Value) -> Res<Namespaces> {
     let map = object(v)?;
     only(map, &["self", "selector", "except"])?;
@@ -78,7 +80,8 @@ fn namespaces(v: &Value) -> Res<Namespaces> {
     }
 }
 
-/// A CNP0 as two ordered policies: its Deny rules in class 0, its Allow rules in class 1 (D61). `Err`: skipped (D123).
+/// A CNP0 as two ordered policies: its Deny rules in class 0, its Allow rules in class 1 (D61).
+/// `Err`: skipped (D123).
 pub(crate) fn read_cluster(name: &str, uid: &str, object_: &Map) -> Res<[Ordered; 2]> {
     let none = Map::new();
     let spec = opt_object(object_, "spec")?.unwrap_or(&none);

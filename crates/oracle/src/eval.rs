@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// A cluster that questions can be asked about.
+/// A cluster that answers flow queries.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     pub(crate) world: World,
@@ -22,11 +22,11 @@ pub struct Oracle {
     netpol: Vec<NetPol>,
     baseline: Vec<Ordered>,
     default: Vec<DefaultPolicy>,
-    /// D136: addresses that stand for all that a pod without one could have.
+    /// D136: addresses that represent all that a pod without one could have.
     pub(crate) candidates: Vec<IpAddr>,
 }
 
-/// What an object is, with its apiVersion in full (2.6: never by kind alone).
+/// The kind of an object, by its full apiVersion (2.6: never by kind alone).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Form {
     Namespace,
@@ -80,19 +80,19 @@ fn flatten<'a>(v: &'a Value, out: &mut Vec<&'a Map>) {
 }
 
 impl Oracle {
-    /// Reads a cluster: Kubernetes objects of any kind and generation as raw JSON, defective ones too, and what was
-    /// learned from DNS.
+    /// Reads a cluster: Kubernetes objects of any kind and API version as raw JSON, defective ones
+    /// too, and addresses learned from DNS.
     pub fn new(objects: &[Value], dns: &[(String, IpAddr)]) -> Self {
         Self::within(100_000, objects, dns)
     }
 
-    /// The same, where the NetworkPolicies of each namespace may have so many entries (D148).
+    /// The same, with a budget of entries for the NetworkPolicies of each namespace (D148).
     pub fn within(budget: u64, objects: &[Value], dns: &[(String, IpAddr)]) -> Self {
         let mut flat = Vec::new();
         for v in objects {
             flatten(v, &mut flat);
         }
-        // The same object twice: the later one counts.
+        // Of duplicate objects the later one counts.
         let mut last: HashMap<(Form, String, String), (Meta, &Map)> = HashMap::new();
         for map in flat {
             let read = |map: &Map| -> Res<(Form, Meta)> {
@@ -136,7 +136,7 @@ impl Oracle {
             }
         }
         for (form, meta, map) in &all {
-            // D123: what has a wrong type outside rules and subject is skipped.
+            // D123: an object with a wrong type outside rules and subject is skipped.
             let _ = oracle.add(*form, meta, map, &isolated);
         }
         oracle.world.dns = dns
@@ -245,7 +245,7 @@ impl Oracle {
 
     /// `eval(dir, subject, peer)` of section 1.1.
     pub(crate) fn eval(&self, direction: Direction, flow: &Flow<'_>) -> Side {
-        // 1 ADMIN. Pass or no match goes on (D10).
+        // 1 ADMIN. Pass or no match continues (D10).
         if let Some(Some(side)) = self.tier(&self.admin, Reason::AdminRule, direction, flow) {
             return side;
         }
@@ -336,7 +336,8 @@ impl Oracle {
     }
 }
 
-/// docs/reference/model.md ("Budgets"): in ingress rules of NetworkPolicies, names of too many ports stand for none.
+/// docs/reference/model.md ("Budgets"): in ingress rules of NetworkPolicies, names of too many
+/// ports match none.
 fn with_few_names(direction: Direction, flow: &Flow<'_>) -> Option<Pod> {
     let target = flow.target.filter(|_| direction == Direction::Ingress)?;
     let mut pod = target.clone();

@@ -1,8 +1,8 @@
-//! Single flows: their families, the addresses that are possible, and how their answers are put together.
+//! Single flows: their families, possible addresses, and how their answers are combined.
 
-use crate::ask::{End, FAMILIES, PortAsk, Target, Via, Who, named};
 use crate::cidr;
 use crate::eval::Oracle;
+use crate::query::{End, FAMILIES, QueryPort, Target, Via, Who, named};
 use crate::rule::{Direction, Flow, Identity, L4};
 use crate::world::Pod;
 use crate::{Answer, Detail, Family, Reason, Side, SideVerdict, Verdict};
@@ -33,7 +33,8 @@ impl End<'_> {
 }
 
 impl Oracle {
-    /// The single flows of a pair: one for each family that both have (D132); one in all if an end has no address.
+    /// The single flows of a pair: one for each family that both have (D132); a single one if an
+    /// endpoint has no address.
     pub(crate) fn singles(
         &self,
         s: &End<'_>,
@@ -57,12 +58,12 @@ impl Oracle {
                 Who::Pod(p),
                 Via::Nothing | Via::Service,
             ) => {
-                // D74; D135: a pod without a node is nobody's.
+                // D74; D135: a pod without a node is local to none.
                 p.node.as_deref() == Some(*n)
             }
             _ => false,
         };
-        // A node without an address: only node-local flows can be asked.
+        // A node without an address: only node-local flows can be evaluated.
         if local && s.addresses == [None, None] {
             for f in FAMILIES {
                 if t.families[f as usize]
@@ -78,7 +79,7 @@ impl Oracle {
             return;
         }
         let families: Vec<Family> = FAMILIES.into_iter().filter(possible).collect();
-        // D79: what the destination sees.
+        // D79: the source that the destination sees.
         let seen = match via {
             Via::Node(n) if matches!(t.end.who, Who::Pod(_)) && t.node.as_deref() != Some(*n) => {
                 Some(End {
@@ -107,7 +108,7 @@ impl Oracle {
         }
     }
 
-    /// `verdict(flow)` of section 1.1, over every address that is possible (D136).
+    /// `verdict(flow)` of section 1.1, over every possible address (D136).
     fn single(
         &self,
         s: &End<'_>,
@@ -176,7 +177,7 @@ impl Oracle {
         }
     }
 
-    /// The outcomes of a direction for each address that the other end could have.
+    /// The outcomes of a direction for each possible address of the peer.
     fn possible(
         &self,
         direction: Direction,
@@ -219,12 +220,12 @@ impl Oracle {
     }
 }
 
-/// D139: a pod's loopback is the pod itself, a node's is not applicable, anyone else's cannot be asked.
+/// D139: a pod's loopback is the pod itself, a node's is not applicable, any other is an error.
 pub(crate) fn loopback(
     s: &End<'_>,
     t: &End<'_>,
     family: Family,
-    port: &PortAsk<'_>,
+    port: &QueryPort<'_>,
     icmp: Option<Family>,
 ) -> Option<Option<Answer>> {
     if icmp.is_some_and(|i| i != family) {
@@ -235,7 +236,7 @@ pub(crate) fn loopback(
         Who::Node { .. } => None,
         Who::External | Who::Loopback(_) => return None,
     };
-    if let PortAsk::Name(protocol, name) = port
+    if let QueryPort::Name(protocol, name) = port
         && pod.is_none_or(|p| named(p, *protocol, name).is_empty())
     {
         return Some(None);
@@ -256,7 +257,7 @@ pub(crate) fn loopback(
     }))
 }
 
-/// What several outcomes of a direction have in common; `differ` stands where the verdicts do not agree.
+/// The common part of several outcomes of a direction; `differ` where the verdicts differ.
 fn one_side(sides: &[&Side], differ: SideVerdict) -> Option<Side> {
     let first = sides.first()?;
     let same = |eq: &dyn Fn(&Side) -> bool| sides.iter().all(|s| eq(s));
@@ -272,7 +273,7 @@ fn one_side(sides: &[&Side], differ: SideVerdict) -> Option<Side> {
             .rule
             .clone()
             .filter(|_| same(&|s| s.rule == first.rule)),
-        // Without a common reason they would mean different things.
+        // Without a common reason, detail and policies have no common meaning.
         policies: if same(&|s| s.reason == first.reason && s.policies == first.policies) {
             first.policies.clone()
         } else {
@@ -281,7 +282,7 @@ fn one_side(sides: &[&Side], differ: SideVerdict) -> Option<Side> {
     })
 }
 
-/// The answer to a question out of those of its single flows; none at all cannot be asked.
+/// Combines the answers of single flows; no flow is an error.
 pub(crate) fn fold(src: &str, dst: &str, mut singles: Vec<Answer>) -> Option<Answer> {
     if singles.len() == 1 {
         return singles.pop();

@@ -1,10 +1,11 @@
-//! Small random clusters, dense in conflicts and defects, and questions about them; the same seed gives the same ones.
+//! Small random clusters, dense in conflicts and defects, with flow queries; the same seed gives
+//! the same ones.
 
 mod cluster;
 mod defect;
 mod marks;
 mod policy;
-mod question;
+mod query;
 mod rng;
 
 pub use marks::{Mark, marks_required};
@@ -14,23 +15,24 @@ use rng::Rng;
 use serde_json::Value;
 use std::net::IpAddr;
 
-/// A cluster with questions.
+/// A cluster with flow queries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
-    /// What it was made from.
+    /// Its seed.
     pub seed: u64,
-    /// Kubernetes objects; of an object that is there twice the later one counts.
+    /// Kubernetes objects; of duplicate objects the later one counts.
     pub objects: Vec<Value>,
-    /// What was learned from DNS.
+    /// Addresses learned from DNS.
     pub dns: Vec<(String, IpAddr)>,
     /// Lines of a flows file.
-    pub questions: Vec<String>,
-    /// What its policies contain.
+    pub queries: Vec<String>,
+    /// The combinations in its policies.
     pub marks: Vec<Mark>,
 }
 
-/// The scenario of a seed. Each seed takes the next combinations of [`marks_required`], and adds random policies.
-pub fn scenario(seed: u64, n_questions: usize) -> Scenario {
+/// The scenario of a seed. Each seed takes the next combinations of [`marks_required`], and adds
+/// random policies.
+pub fn scenario(seed: u64, n_queries: usize) -> Scenario {
     let mut rng = Rng::new(seed);
     let (sound, defective) = lists();
     let mut plans = vec![pick(sound, seed)];
@@ -44,14 +46,14 @@ pub fn scenario(seed: u64, n_questions: usize) -> Scenario {
     };
     for _ in 0..extra {
         let list = if rng.chance(1, 8) { defective } else { sound };
-        // Forms are taken as often as each other, NetworkPolicy more often.
+        // All forms are equally frequent, except NetworkPolicy, which is more frequent.
         let form = *rng.pick(&marks::FORMS);
         let form = if rng.chance(1, 4) {
             ("np", "netpol")
         } else {
             form
         };
-        // Rules that match anything at all are rare enough.
+        // Most random rules match nothing, so those that match are preferred.
         let wide = rng.chance(2, 5);
         let fits: Vec<Mark> = list
             .iter()
@@ -64,8 +66,8 @@ pub fn scenario(seed: u64, n_questions: usize) -> Scenario {
     rng.shuffle(&mut plans);
     let mut cluster = cluster::cluster(&mut rng, &plans);
     let (policies, marks) = policy::policies(&mut rng, &cluster, &plans);
-    let questions = (0..n_questions)
-        .map(|_| question::question(&mut rng, &cluster))
+    let queries = (0..n_queries)
+        .map(|_| query::query(&mut rng, &cluster))
         .collect();
     let dns = cluster.dns(&mut rng);
     let mut objects = std::mem::take(&mut cluster.objects);
@@ -74,12 +76,12 @@ pub fn scenario(seed: u64, n_questions: usize) -> Scenario {
         seed,
         objects,
         dns,
-        questions,
+        queries,
         marks,
     }
 }
 
-/// A walk through a list that is spread out from the start, and complete after as many steps as it is long.
+/// A permutation of a list that is spread out from the start.
 fn pick(list: &[Mark], i: u64) -> Mark {
     let n = list.len() as u64;
     let mut stride = n * 382 / 1000 + 1;

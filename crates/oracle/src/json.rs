@@ -1,11 +1,12 @@
-//! Literal reading of JSON: null is absence (D24), a wrong type is a defect (D123), so is a key that nobody knows (D17).
+//! Literal reading of JSON: null is absence (D24), a wrong type is a defect (D123), and so is an
+//! unknown key (D17).
 
 use serde_json::Value;
 
 /// A JSON object.
 pub(crate) type Map = serde_json::Map<String, Value>;
 
-/// Something is wrong here; what that means is up to the caller.
+/// Something is wrong here; the caller decides what that means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bad;
 

@@ -1,11 +1,14 @@
-//! The independent oracle: a slow, literal walk through the semantics, to compare the engine with.
+//! The independent oracle: a slow, literal implementation of the semantics, to compare the engine
+//! with.
 //!
-//! It shares no code with the engine. It takes Kubernetes objects as raw JSON, finds every defect by itself, and
-//! answers one line of a flows file at a time by walking section 1.1 rule by rule: no bit sets, no classes, nothing
-//! remembered between answers. D numbers in the comments are the decisions of the specification that are applied there.
-//! It always works leniently, by the fail-closed rules of section 1.6.
+//! It shares no code with the engine. It takes Kubernetes objects as raw JSON, finds every defect
+//! by itself, and answers one line of a flows file at a time by walking section 1.1 rule by rule:
+//! no bit sets, no classes, no cache between answers. D numbers in the comments are the decisions
+//! of the specification that are applied there. It always works leniently, by the fail-closed rules
+//! of section 1.6.
 //!
-//! The module [`generate`] makes small random clusters, dense in conflicts and defects, and questions about them.
+//! The module [`generate`] makes small random clusters, dense in conflicts and defects, and flow
+//! queries.
 //!
 //! ```text
 //! use palisade_oracle::{Oracle, Verdict};
@@ -22,7 +25,6 @@
 )]
 
 mod admin;
-mod ask;
 mod budget;
 mod cidr;
 mod early;
@@ -31,6 +33,7 @@ mod flow;
 pub mod generate;
 mod json;
 mod netpol;
+mod query;
 mod rule;
 mod select;
 mod service;
@@ -38,37 +41,37 @@ mod world;
 
 pub use eval::Oracle;
 
-/// What a question comes to.
+/// The verdict of a flow query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// The connection is let through.
+    /// The connection is allowed.
     Allow,
-    /// One direction drops it.
+    /// One direction denies it.
     Deny,
-    /// The single flows of the question do not agree.
+    /// The single flows of the query differ.
     Mixed,
-    /// It depends on an address that is not known, or the question cannot be asked.
+    /// It depends on an unknown address, or the query is an error.
     Unknown,
 }
 
-/// What one direction comes to.
+/// The verdict of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SideVerdict {
-    /// Let through.
+    /// Allowed.
     Allow,
-    /// Dropped.
+    /// Denied.
     Deny,
-    /// The single flows do not agree.
+    /// The single flows differ.
     Mixed,
-    /// Depends on an address that is not known.
+    /// Depends on an unknown address.
     Unknown,
     /// Not subject to policy.
     Exempt,
-    /// This end is not a pod.
+    /// This endpoint is not a pod.
     NotApplicable,
 }
 
-/// Why a direction has its verdict (D4).
+/// The reason for the verdict of a direction (D4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// A rule of the Admin tier.
@@ -89,16 +92,16 @@ pub enum Reason {
     NotApplicable,
 }
 
-/// Which exemption, or which kind of end that policy does not apply to.
+/// The exemption, or the kind of endpoint that policy does not apply to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Detail {
     /// From the host network namespace of the pod's own node (D74).
     NodeLocal,
     /// A pod to itself (D76).
     SelfAddress,
-    /// ICMPv6 control messages (D89); no question can ask for them.
+    /// ICMPv6 control messages (D89); no query has them.
     NeighborDiscovery,
-    /// Replies (D97); no question can ask for them.
+    /// Replies (D97); no query has them.
     Reply,
     /// A host-network pod by name (D138).
     HostNetwork,
@@ -120,9 +123,9 @@ pub enum Family {
 /// One direction of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Side {
-    /// What it comes to.
+    /// Its verdict.
     pub verdict: SideVerdict,
-    /// Why; absent if the folded flows differ in it.
+    /// The reason; absent if the combined flows differ in it.
     pub reason: Option<Reason>,
     /// For exempt and not applicable.
     pub detail: Option<Detail>,
@@ -132,29 +135,29 @@ pub struct Side {
     pub policies: Vec<String>,
 }
 
-/// The answer to one question.
+/// The answer to one flow query.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Answer {
-    /// What it comes to.
+    /// Its verdict.
     pub verdict: Verdict,
-    /// The question cannot be asked; then the verdict is `Unknown` and nothing else is set.
+    /// Whether the query is an error; then the verdict is `Unknown` and nothing else is set.
     pub error: bool,
-    /// Absent if there are several, or an end has no address.
+    /// Absent if there are several, or an endpoint has no address.
     pub family: Option<Family>,
-    /// Where from: as asked for a folded answer, else the party.
+    /// The source: as in the query for a combined answer, else the endpoint.
     pub source: String,
-    /// Where to.
+    /// The destination.
     pub destination: String,
     /// The source's side.
     pub egress: Option<Side>,
     /// The destination's side.
     pub ingress: Option<Side>,
-    /// The single flows, if there are several and they are not all alike.
+    /// The single flows, if there are several and they differ.
     pub answers: Vec<Answer>,
 }
 
 impl Answer {
-    /// The question cannot be asked.
+    /// The query is an error.
     fn error() -> Self {
         Self {
             verdict: Verdict::Unknown,

@@ -5,7 +5,7 @@ use crate::rule::{Direction, Match, Namespaces, Peer, ip_block, lenient_list, np
 use crate::select::Selector;
 use serde_json::Value;
 
-/// A NetworkPolicy, or what stands for one.
+/// A NetworkPolicy, or a policy read as one.
 #[derive(Clone, Debug)]
 pub(crate) struct NetPol {
     pub(crate) namespace: String,
@@ -62,7 +62,8 @@ pub(crate) fn read(namespace: &str, name: &str, object: &Map) -> Res<NetPol> {
         (has("Ingress"), has("Egress"))
     };
     let side = |direction: Direction, listed: bool, rules: Option<&Vec<Value>>| NetPolSide {
-        // D102, D105: an unknown entry isolates both; rules of what is not listed stay ignored (D31).
+        // D102, D105: an unknown entry isolates both; rules of an unlisted direction stay ignored
+        // (D31).
         isolates: listed || unknown,
         rules: if listed {
             rules_of(&id, direction, rules, |r| np_rule(r, direction, namespace))
@@ -81,7 +82,7 @@ pub(crate) fn read(namespace: &str, name: &str, object: &Map) -> Res<NetPol> {
     })
 }
 
-/// D21: a defective rule matches nothing, so it is left out; the others keep their numbers.
+/// D21: a defective rule matches nothing and is left out; the others keep their numbers.
 pub(crate) fn rules_of(
     id: &str,
     direction: Direction,
@@ -128,8 +129,8 @@ fn np_peer(v: &Value, namespace: &str) -> Res<Peer> {
     }
 }
 
-/// The 2016 form, in an isolated namespace (D69, D72). `extensions`: extensions/v1beta1, where both shapes of peers are
-/// known (D125).
+/// The 2016 form, in an isolated namespace (D69, D72). `extensions`: extensions/v1beta1, with both
+/// shapes of peers (D125).
 pub(crate) fn read_2016(
     namespace: &str,
     name: &str,
@@ -215,7 +216,7 @@ pub(crate) fn isolation(namespace: &str) -> NetPol {
     }
 }
 
-/// Do a namespace's annotations isolate it (D69, D71, D126)?
+/// Whether a namespace's annotations isolate it (D69, D71, D126).
 pub(crate) fn isolated(annotations: &[(String, String)]) -> bool {
     let get = |key: &str| {
         annotations
@@ -232,7 +233,7 @@ pub(crate) fn isolated(annotations: &[(String, String)]) -> bool {
         || get("net.beta.kubernetes.io/network-policy").is_some_and(|t| shipped(t).unwrap_or(true))
 }
 
-/// D71, D126: what the shipped annotation says; anything that cannot be understood isolates.
+/// D71, D126: the value of the shipped annotation; an unreadable value isolates.
 fn shipped(text_: &str) -> Res<bool> {
     let v: Value = serde_json::from_str(text_).map_err(|_| Bad)?;
     match opt_object(object(&v)?, "ingress")? {

@@ -1,4 +1,4 @@
-//! Questions: who and what is meant.
+//! Flow queries: their endpoints and ports.
 
 use crate::cidr;
 use crate::eval::Oracle;
@@ -11,16 +11,16 @@ use std::net::IpAddr;
 
 pub(crate) const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
-/// PORT of a question.
+/// PORT of a flow query.
 #[derive(Clone, Debug)]
-pub(crate) enum PortAsk<'a> {
+pub(crate) enum QueryPort<'a> {
     Number(Protocol, u16),
     Name(Protocol, &'a str),
     /// Without ports: ICMP of one family, or another protocol.
     Bare(Option<Family>),
 }
 
-/// One end of a flow.
+/// An endpoint of a flow.
 #[derive(Clone, Debug)]
 pub(crate) struct End<'a> {
     pub(crate) label: String,
@@ -29,13 +29,13 @@ pub(crate) struct End<'a> {
     pub(crate) addresses: [Option<IpAddr>; 2],
 }
 
-/// What an end is.
+/// The party of an endpoint.
 #[derive(Clone, Debug)]
 pub(crate) enum Who<'a> {
     Pod(&'a Pod),
     Node {
         detail: Detail,
-        /// Whose host network namespace, if that is known by name (D74, D130).
+        /// The node of the host network namespace, if known by name (D74, D130).
         host_of: Option<&'a str>,
         /// Node objects whose labels count if none has the address (D108).
         named: Vec<usize>,
@@ -49,7 +49,7 @@ impl End<'_> {
     pub(crate) fn unknown(&self) -> bool {
         let may_have_one = match &self.who {
             Who::Pod(_) => true,
-            // A host-network pod is somewhere, even if nobody says where.
+            // A host-network pod is on some node, even if its node is unknown.
             Who::Node { detail, .. } => *detail == Detail::HostNetwork,
             Who::External | Who::Loopback(_) => false,
         };
@@ -61,7 +61,7 @@ impl End<'_> {
     }
 }
 
-/// Where a flow goes.
+/// The destination of a flow.
 #[derive(Clone, Debug)]
 pub(crate) struct Target<'a> {
     pub(crate) end: End<'a>,
@@ -74,7 +74,7 @@ pub(crate) struct Target<'a> {
     pub(crate) node: Option<String>,
 }
 
-/// What a flow goes through.
+/// The `via` of a flow query.
 pub(crate) enum Via<'a> {
     Nothing,
     Node(&'a str),
@@ -85,19 +85,19 @@ fn per_family(addresses: &[IpAddr]) -> [Option<IpAddr>; 2] {
     FAMILIES.map(|f| addresses.iter().copied().find(|a| cidr::family(*a) == f))
 }
 
-fn read_port(word: &str) -> Option<PortAsk<'_>> {
+fn read_port(word: &str) -> Option<QueryPort<'_>> {
     match word.split_once('/') {
         None => match word {
             // D131: echo requests.
-            "icmp" => Some(PortAsk::Bare(Some(Family::V4))),
-            "icmpv6" => Some(PortAsk::Bare(Some(Family::V6))),
+            "icmp" => Some(QueryPort::Bare(Some(Family::V4))),
+            "icmpv6" => Some(QueryPort::Bare(Some(Family::V6))),
             _ => None,
         },
         Some(("ip", n)) => match n.parse::<u8>().ok()? {
-            1 => Some(PortAsk::Bare(Some(Family::V4))),
-            58 => Some(PortAsk::Bare(Some(Family::V6))),
+            1 => Some(QueryPort::Bare(Some(Family::V4))),
+            58 => Some(QueryPort::Bare(Some(Family::V6))),
             6 | 17 | 132 => None,
-            _ => Some(PortAsk::Bare(None)),
+            _ => Some(QueryPort::Bare(None)),
         },
         Some((protocol, rest)) => {
             let protocol = match protocol {
@@ -112,14 +112,14 @@ fn read_port(word: &str) -> Option<PortAsk<'_>> {
             if rest.bytes().all(|b| b.is_ascii_digit()) {
                 // D29.
                 let n: u16 = rest.parse().ok()?;
-                return (n > 0).then_some(PortAsk::Number(protocol, n));
+                return (n > 0).then_some(QueryPort::Number(protocol, n));
             }
-            Some(PortAsk::Name(protocol, rest))
+            Some(QueryPort::Name(protocol, rest))
         }
     }
 }
 
-/// D33: the numbers that a name has on a pod.
+/// D33: the numbers of a port name on a pod.
 pub(crate) fn named(pod: &Pod, protocol: Protocol, name: &str) -> Vec<L4> {
     let mut numbers: Vec<u16> = pod
         .ports
@@ -134,12 +134,12 @@ pub(crate) fn named(pod: &Pod, protocol: Protocol, name: &str) -> Vec<L4> {
 
 impl Oracle {
     /// Answers one line of a flows file.
-    pub fn answer(&self, question: &str) -> Answer {
-        self.ask(question).unwrap_or_else(Answer::error)
+    pub fn answer(&self, query: &str) -> Answer {
+        self.evaluate(query).unwrap_or_else(Answer::error)
     }
 
-    fn ask(&self, question: &str) -> Option<Answer> {
-        let line = question.split('#').next()?;
+    fn evaluate(&self, query: &str) -> Option<Answer> {
+        let line = query.split('#').next()?;
         let mut words = line.split_whitespace();
         let (src, dst, port) = (words.next()?, words.next()?, words.next()?);
         let via = match (words.next(), words.next(), words.next()) {
@@ -169,8 +169,8 @@ impl Oracle {
         };
         let targets = self.targets(dst, &port, &via)?;
         let icmp = match port {
-            PortAsk::Bare(f) => f,
-            PortAsk::Number(..) | PortAsk::Name(..) => None,
+            QueryPort::Bare(f) => f,
+            QueryPort::Number(..) | QueryPort::Name(..) => None,
         };
         let mut singles = Vec::new();
         for s in &sources {
@@ -239,7 +239,7 @@ impl Oracle {
             .map(|n| n.name.as_str())
     }
 
-    /// A pod as an end; a host-network pod stands for its node (D73, D108, D138).
+    /// A pod as an endpoint; a host-network pod is its node (D73, D108, D138).
     fn pod_end<'a>(&'a self, pod: &'a Pod) -> End<'a> {
         if !pod.host {
             return End {
@@ -270,7 +270,7 @@ impl Oracle {
         }
     }
 
-    /// An address as an end (D22).
+    /// An address as an endpoint (D22).
     fn address_end(&self, address: IpAddr) -> End<'_> {
         let addresses = per_family(&[address]);
         if let Some(i) = self.world.pod_by_address.get(&address) {
@@ -308,7 +308,7 @@ impl Oracle {
         }
     }
 
-    /// The parties of a word that is not a Service. `None`: cannot be asked.
+    /// The endpoints of a word that is not a Service. `None`: an error.
     fn ends(&self, word: &str) -> Option<Vec<End<'_>>> {
         if let Some(address) = cidr::address(word) {
             if address.is_unspecified() {
@@ -372,7 +372,7 @@ impl Oracle {
         }
     }
 
-    /// A finished pod cannot be asked about.
+    /// A terminated pod is an error.
     fn pod_word(&self, id: &str) -> Option<Vec<End<'_>>> {
         let pod = &self.world.pods[*self.world.pod_by_id.get(id)?];
         pod.live().then(|| vec![self.pod_end(pod)])
@@ -386,9 +386,9 @@ impl Oracle {
     }
 
     /// D141: the Service of a nodePort, dialled at an address of the node.
-    fn node_port_at(&self, word: &str, port: &PortAsk<'_>) -> Option<(&Service, &str)> {
+    fn node_port_at(&self, word: &str, port: &QueryPort<'_>) -> Option<(&Service, &str)> {
         let address = cidr::address(word)?;
-        let PortAsk::Number(protocol, number) = port else {
+        let QueryPort::Number(protocol, number) = port else {
             return None;
         };
         if self.world.pod_by_address.contains_key(&address) || self.service_at(address).is_some() {
@@ -402,7 +402,7 @@ impl Oracle {
         Some((self.world.services.iter().find(leads)?, node))
     }
 
-    fn targets(&self, word: &str, port: &PortAsk<'_>, via: &Via<'_>) -> Option<Vec<Target<'_>>> {
+    fn targets(&self, word: &str, port: &QueryPort<'_>, via: &Via<'_>) -> Option<Vec<Target<'_>>> {
         if let Some((s, _)) = self.node_port_at(word, port) {
             let address = cidr::address(word)?;
             let families = FAMILIES.map(|f| f == cidr::family(address));
@@ -435,10 +435,10 @@ impl Oracle {
                 Who::Node { .. } | Who::External | Who::Loopback(_) => None,
             };
             let l4 = match port {
-                PortAsk::Number(p, n) => vec![Some((*p, *n))],
+                QueryPort::Number(p, n) => vec![Some((*p, *n))],
                 // D73: names of host-network pods do not resolve.
-                PortAsk::Name(p, name) => pod.map_or(Vec::new(), |pod| named(pod, *p, name)),
-                PortAsk::Bare(_) => vec![None],
+                QueryPort::Name(p, name) => pod.map_or(Vec::new(), |pod| named(pod, *p, name)),
+                QueryPort::Bare(_) => vec![None],
             };
             (l4, pod.and_then(|p| p.node.clone()))
         };
@@ -458,12 +458,12 @@ impl Oracle {
         )
     }
 
-    /// D78, D129: each ready backend of the port that is dialled.
+    /// D78, D129: each ready backend of the dialled port.
     fn service_targets(
         &self,
         service: &Service,
         families: [bool; 2],
-        port: &PortAsk<'_>,
+        port: &QueryPort<'_>,
         (via, at_node): (&Via<'_>, bool),
     ) -> Option<Vec<Target<'_>>> {
         if service.external_name || matches!(via, Via::Service) {
@@ -472,13 +472,13 @@ impl Oracle {
         let mut out = Vec::new();
         for p in &service.ports {
             let dialled = match port {
-                PortAsk::Number(proto, n) => {
+                QueryPort::Number(proto, n) => {
                     let outside = at_node || matches!(via, Via::Node(_));
                     let node_port = outside && p.node_port == Some(*n);
                     *proto == p.protocol && (!at_node && p.port == *n || node_port)
                 }
-                PortAsk::Name(proto, name) => *proto == p.protocol && p.name == *name,
-                PortAsk::Bare(_) => false,
+                QueryPort::Name(proto, name) => *proto == p.protocol && p.name == *name,
+                QueryPort::Bare(_) => false,
             };
             if !dialled {
                 continue;

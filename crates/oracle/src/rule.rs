@@ -1,4 +1,5 @@
-//! Rules as they are evaluated: peers, port filters and actions, and when they match (sections 2.5 and 2.1 to 2.7).
+//! Rules as they are evaluated: peers, port filters and actions, and when they match (sections 2.5
+//! and 2.1 to 2.7).
 
 use crate::cidr;
 use crate::json::{Bad, Map, Res, field, integer, list, object, only, opt_text, text};
@@ -53,7 +54,7 @@ pub(crate) enum Action {
     Pass,
 }
 
-/// Which namespaces a peer means.
+/// The namespaces of a peer.
 #[derive(Clone, Debug)]
 pub(crate) enum Namespaces {
     Selector(Selector),
@@ -80,11 +81,11 @@ pub(crate) enum Peer {
 #[derive(Clone, Debug)]
 pub(crate) enum Port {
     Range(Protocol, u16, u16),
-    /// A name, and its protocol if the form says one.
+    /// A name, and its protocol if the form has one.
     Named(String, Option<Protocol>),
 }
 
-/// What a rule matches; `None` is no filter.
+/// The filters of a rule; `None` is no filter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Match {
     pub(crate) peers: Option<Vec<Peer>>,
@@ -99,7 +100,7 @@ pub(crate) struct Rule {
     pub(crate) what: Match,
 }
 
-/// What a flow's other end is (D22).
+/// The peer of a flow (D22).
 #[derive(Clone, Debug)]
 pub(crate) enum Identity<'a> {
     Pod(&'a Pod),
@@ -164,12 +165,12 @@ impl Peer {
                 }
                 Identity::Pod(_) | Identity::External => false,
             },
-            // By address, whatever has it (D44, D87); except narrows this peer only (D100).
+            // By address, of any endpoint (D44, D87); except narrows this peer only (D100).
             Self::Cidr(net, except) => {
                 net.contains(&flow.address) && !except.iter().any(|e| e.contains(&flow.address))
             }
             Self::Networks(nets) => nets.iter().any(|n| n.contains(&flow.address)),
-            // D54, D55: by what was learned.
+            // D54, D55: by learned addresses.
             Self::Domains(patterns) => world
                 .dns
                 .iter()
@@ -325,7 +326,8 @@ pub(crate) fn ip_block(v: &Value) -> Res<Peer> {
     Ok(Peer::Cidr(net, except))
 }
 
-/// A list where missing and empty mean no filter (D66 and 2.1), and a defective element matches nothing (D21, D109).
+/// A list where missing and empty are no filter (D66 and 2.1), and a defective element matches
+/// nothing (D21, D109).
 pub(crate) fn lenient_list<T>(
     map: &Map,
     key: &str,

@@ -28,7 +28,7 @@ enum Requirement {
 pub(crate) struct Selector(Vec<Requirement>);
 
 impl Selector {
-    /// Does it select these labels?
+    /// Whether it selects these labels.
     pub(crate) fn matches(&self, labels: &Labels) -> bool {
         self.0.iter().all(|r| match r {
             Requirement::Is(k, v) => label(labels, k) == Some(v),
@@ -41,7 +41,7 @@ impl Selector {
         })
     }
 
-    /// How many values it asks for; one for a requirement without any.
+    /// The number of its values; one for a requirement without any.
     pub(crate) fn values(&self) -> u64 {
         let each = self.0.iter().map(|r| match r {
             Requirement::Is(..) | Requirement::Exists(_) | Requirement::DoesNotExist(_) => 1,
@@ -50,13 +50,13 @@ impl Selector {
         each.sum()
     }
 
-    /// Is there any requirement?
+    /// Whether there is any requirement.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// A `LabelSelector`. Unknown keys and operators, value lists that do not fit (D17), null label values (D122) and
-    /// wrong types (D123) are defects.
+    /// A `LabelSelector`. Unknown keys and operators, value lists that do not fit (D17), null label
+    /// values (D122) and wrong types (D123) are defects.
     pub(crate) fn read(v: &Value) -> Res<Self> {
         let map = object(v)?;
         only(map, &["matchLabels", "matchExpressions"])?;
@@ -79,7 +79,8 @@ impl Selector {
         ))
     }
 
-    /// D70: in the 2016 form a map with neither `matchLabels` nor `matchExpressions` is a map of labels.
+    /// D70: in the 2016 form a map with neither `matchLabels` nor `matchExpressions` is a map of
+    /// labels.
     pub(crate) fn read_2016(v: &Value) -> Res<Self> {
         let map = object(v)?;
         if map.contains_key("matchLabels") || map.contains_key("matchExpressions") {

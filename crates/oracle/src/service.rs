@@ -1,4 +1,4 @@
-//! Services and EndpointSlices, and what stands behind a Service (D78, D129).
+//! Services and EndpointSlices, and the backends of a Service (D78, D129).
 
 use crate::cidr;
 use crate::json::{Bad, Map, Res, field, object, opt_bool, opt_list, opt_object, opt_text, texts};
@@ -50,13 +50,13 @@ pub(crate) struct Slice {
     ports: Vec<(String, Protocol, u16)>,
 }
 
-/// What a connection to a Service ends at.
+/// The backend of a connection to a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Backend {
     Pod(usize),
     /// Index of the workload.
     Template(usize),
-    /// An address out of a slice, and the node that the slice gives.
+    /// An address out of a slice, and the node in the slice.
     Address(IpAddr, Option<String>),
 }
 
@@ -224,7 +224,8 @@ impl World {
         if found {
             return out;
         }
-        // Templates of workloads without pods, but not of what another workload that is given owns.
+        // Templates of workloads without pods, but not of a workload that another workload of the
+        // input owns.
         let owned = |owners: &[(String, String)]| {
             self.workloads.iter().any(|w| {
                 let here = w.namespace == service.namespace;

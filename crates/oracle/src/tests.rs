@@ -15,8 +15,8 @@ use crate::{Answer, Oracle, Side};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
-/// What an answer says, in the words of a flows file.
-pub(crate) fn say(a: &Answer) -> String {
+/// An answer in the syntax of a flows file.
+pub(crate) fn answer_text(a: &Answer) -> String {
     if a.error {
         return "error".to_owned();
     }
@@ -43,7 +43,7 @@ pub(crate) fn say(a: &Answer) -> String {
     out
 }
 
-/// Each line is `QUESTION : EXPECTED`; every part that is expected must be said.
+/// Each line is `QUERY : EXPECTED`; the answer must have every expected part.
 #[track_caller]
 pub(crate) fn check(name: &str, objects: &[Value], dns: &[(&str, &str)], lines: &str) {
     let dns: Vec<(String, IpAddr)> = dns
@@ -52,20 +52,20 @@ pub(crate) fn check(name: &str, objects: &[Value], dns: &[(&str, &str)], lines: 
         .collect();
     let oracle = Oracle::new(objects, &dns);
     for line in lines.lines().map(str::trim).filter(|l| !l.is_empty()) {
-        let (question, expected) = line.split_once(" : ").unwrap();
-        let said = say(&oracle.answer(question));
-        let parts: Vec<&str> = said.split(" ; ").collect();
+        let (query, expected) = line.split_once(" : ").unwrap();
+        let answer = answer_text(&oracle.answer(query));
+        let parts: Vec<&str> = answer.split(" ; ").collect();
         for want in expected.split(" ; ") {
             let want = want.trim();
             assert!(
                 parts.contains(&want),
-                "{name}: {question}\n want {want}\n said {said}"
+                "{name}: {query}\n expected {want}\n answer {answer}"
             );
         }
     }
 }
 
-/// The world of section 5.
+/// The cluster of section 5.
 pub(crate) fn world() -> Vec<Value> {
     let ns = |n: &str, labels: Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n, "labels": labels}});
     let mut all = vec![
@@ -123,7 +123,8 @@ pub(crate) fn np(id: &str, spec: Value) -> Value {
     json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": name, "namespace": ns}, "spec": spec})
 }
 
-/// A ClusterNetworkPolicy v1alpha2; `A10` is tier Admin, priority 10; subject namespace x unless the spec has one.
+/// A ClusterNetworkPolicy v1alpha2; `A10` is tier Admin, priority 10; subject namespace x unless
+/// the spec has one.
 pub(crate) fn cnp(name: &str, tier: &str, mut spec: Value) -> Value {
     let (t, p) = tier.split_at(1);
     spec["tier"] = json!(if t == "A" { "Admin" } else { "Baseline" });
@@ -145,7 +146,7 @@ pub(crate) fn anp(kind: &str, name: &str, spec: Value) -> Value {
     cluster("policy.networking.k8s.io/v1alpha1", kind, name, spec)
 }
 
-/// What the description of the crate shows.
+/// The example of the crate's description.
 #[test]
 fn a_pod_without_policies_is_open() {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "x"},

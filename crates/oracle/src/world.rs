@@ -1,4 +1,5 @@
-//! The cluster as it is evaluated: namespaces, pods, nodes, workloads, Services (D22, D23, D34, D81, D82, D106, D140).
+//! The cluster as it is evaluated: namespaces, pods, nodes, workloads, Services (D22, D23, D34,
+//! D81, D82, D106, D140).
 
 use crate::cidr;
 use crate::json::{
@@ -25,7 +26,7 @@ pub(crate) struct NamedPort {
     pub(crate) name: String,
     pub(crate) protocol: Protocol,
     pub(crate) number: u16,
-    /// Whether the name stands for at most eight ports of the pod: docs/reference/model.md ("Budgets").
+    /// Whether the pod has at most eight ports of this name: docs/reference/model.md ("Budgets").
     pub(crate) counts: bool,
 }
 
@@ -131,7 +132,7 @@ impl Meta {
 }
 
 impl World {
-    /// The index of a namespace; one that no object describes has only its name as label (D23).
+    /// The index of a namespace; one without an object has only its name as label (D23).
     pub(crate) fn namespace(&mut self, name: &str) -> usize {
         if let Some(i) = self.namespaces.iter().position(|n| n.name == name) {
             return i;
@@ -140,7 +141,7 @@ impl World {
         self.namespaces.len() - 1
     }
 
-    /// D23: `kubernetes.io/metadata.name` is its name, whatever it says.
+    /// D23: `kubernetes.io/metadata.name` is its name, even if the object has another value.
     pub(crate) fn add_namespace(&mut self, name: &str, labels: &[(String, String)]) {
         let key = "kubernetes.io/metadata.name";
         let mut labels: Labels = labels.iter().filter(|(k, _)| k != key).cloned().collect();
@@ -244,7 +245,7 @@ impl World {
         Ok(())
     }
 
-    /// Sorts, and settles whom each address belongs to.
+    /// Sorts, and assigns each address to one pod.
     pub(crate) fn finish(&mut self) {
         self.pods.sort_by(|a, b| a.id.cmp(&b.id));
         self.nodes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -287,7 +288,7 @@ impl World {
             owners.iter().any(|(k, n)| k == kind && n == name)
         };
         let kind = kind_of(workload.kind);
-        // A Deployment and a CronJob own pods through what they own.
+        // A Deployment and a CronJob own pods through other workloads.
         let mut owners = vec![(kind, workload.name.as_str())];
         let between = match workload.kind {
             "deploy" => Some("rs"),
@@ -336,7 +337,7 @@ pub(crate) fn kind_of(word: &str) -> &'static str {
     }
 }
 
-/// What pods and templates have in common.
+/// The common part of pods and templates.
 fn pod_spec(spec: &Map, id: String, namespace: usize, labels: Labels) -> Res<Pod> {
     let mut ports: Vec<NamedPort> = Vec::new();
     // D34: containers, and init containers that keep running.

@@ -19,14 +19,14 @@ pub(crate) const OUTSIDE: [&str; 5] = [
     "fd00:9::9",
 ];
 
-/// What was made of a pod.
+/// A generated pod.
 #[derive(Clone, Debug)]
 pub(crate) struct PodInfo {
     pub(crate) id: String,
     pub(crate) addresses: Vec<String>,
     pub(crate) live: bool,
     pub(crate) host: bool,
-    /// It alone has its addresses.
+    /// Whether no other pod has its addresses.
     pub(crate) sole: bool,
     pub(crate) pending: bool,
     pub(crate) node: Option<String>,
@@ -35,7 +35,7 @@ pub(crate) struct PodInfo {
     app: &'static str,
 }
 
-/// What was made of a Service.
+/// A generated Service.
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceInfo {
     pub(crate) id: String,
@@ -44,12 +44,12 @@ pub(crate) struct ServiceInfo {
     pub(crate) ports: Vec<(&'static str, u16, String, Option<u16>)>,
 }
 
-/// A cluster, and what can be asked about it.
+/// A cluster, and the words for queries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cluster {
     pub(crate) objects: Vec<Value>,
     pub(crate) namespaces: Vec<&'static str>,
-    /// Those whose annotation was meant to isolate.
+    /// The namespaces with an isolating annotation.
     pub(crate) isolated: Vec<&'static str>,
     pub(crate) nodes: Vec<String>,
     pub(crate) node_addresses: Vec<String>,
@@ -81,7 +81,7 @@ fn annotations(rng: &mut Rng, isolate: bool) -> Value {
     }
 }
 
-/// Makes a cluster. What the policies will be decides which namespaces are isolated.
+/// Makes a cluster. The planned policies decide which namespaces are isolated.
 pub(crate) fn cluster(rng: &mut Rng, plans: &[Mark]) -> Cluster {
     let mut c = Cluster::default();
     let mut names = ["x", "y", "z", "u", "w"];
@@ -151,7 +151,7 @@ fn containers(rng: &mut Rng) -> Value {
             json!({"name": "d", "image": "i", "ports": [{"name": "multi", "containerPort": 8080}]}),
         );
         if rng.chance(1, 6) {
-            // As many ports as a name may stand for, or one more.
+            // As many ports as a name may have, or one more.
             for more in 1..=6 + rng.below(2) {
                 list.push(
                     json!({"name": format!("m{more}"), "image": "i", "ports": [{"name": "multi", "containerPort": 80 + more}]}),
@@ -171,7 +171,7 @@ fn containers(rng: &mut Rng) -> Value {
     spec
 }
 
-/// The names that can be asked for (D34).
+/// The port names for queries (D34).
 fn names(spec: &Value) -> Vec<(&'static str, String)> {
     let mut out = Vec::new();
     for c in ["containers", "initContainers"] {
@@ -272,7 +272,7 @@ impl Cluster {
                     _ => vec![format!("192.0.2.{}", node + 1)],
                 };
             } else if rng.chance(1, 9) && i > 1 {
-                // D82: somebody else's address.
+                // D82: the address of another pod.
                 let other = rng.below(self.pods.len());
                 if !self.pods[other].host && !self.pods[other].addresses.is_empty() {
                     addresses.clone_from(&self.pods[other].addresses);
@@ -349,7 +349,7 @@ impl Cluster {
         });
     }
 
-    /// Some of their pods are given to workloads; some workloads have none.
+    /// Workloads own some of the pods; some workloads have none.
     fn add_workloads(&mut self, rng: &mut Rng) {
         let kinds = [
             ("deploy", "apps/v1", "Deployment"),
@@ -429,7 +429,7 @@ impl Cluster {
             ports: Vec::new(),
         };
         let slices = rng.chance(1, 3);
-        // A name on a host-network pod: nobody says what that is.
+        // A port name on a host-network pod, which does not resolve.
         let on_host = self
             .pods
             .iter()

@@ -1,4 +1,4 @@
-//! One defect in a policy that was sound before.
+//! One defect in a sound policy.
 
 use super::marks::{Mark, is_anp, is_early, is_np0};
 use super::policy::{Maker, peers_key, ports_key};
@@ -41,7 +41,7 @@ fn bad_selector(defect: &str, pods: bool) -> Option<Value> {
     })
 }
 
-/// A bad peer to stand beside the sound one.
+/// A bad peer beside the sound one.
 fn bad_peer(maker: &mut Maker<'_>, m: &Mark) -> Option<Value> {
     let generation = m.generation;
     let early = is_early(generation);
@@ -132,7 +132,7 @@ fn bad_peer(maker: &mut Maker<'_>, m: &Mark) -> Option<Value> {
     })
 }
 
-/// A bad port element to stand beside sound ones, or alone.
+/// A bad port element, beside sound ones or alone.
 fn bad_port(m: &Mark) -> Option<Value> {
     let generation = m.generation;
     Some(if generation == "cnp" {
@@ -198,7 +198,7 @@ fn bad_port(m: &Mark) -> Option<Value> {
     })
 }
 
-/// Puts an element into a list of a rule; `beside`: what is there stays.
+/// Puts an element into a list of a rule; `beside`: the other elements stay.
 fn put(maker: &mut Maker<'_>, rule: &mut Value, key: &str, element: Value, beside: bool) {
     let mut list = match rule.get(key).and_then(Value::as_array) {
         Some(l) if beside => l.clone(),
@@ -260,11 +260,11 @@ pub(crate) fn in_rule(maker: &mut Maker<'_>, m: &Mark, mut rule: Value) -> Value
             put(maker, &mut rule, peers, json!({}), true);
         }
         "over-limit" => {
-            // D119: all of it is evaluated; the last one is the one that matters.
+            // D119: every element is evaluated; only the last one is decisive.
             let sound = rule[peers][0].clone();
             let none = around(
                 m.generation,
-                &json!({"matchLabels": {"team": "nobody"}}),
+                &json!({"matchLabels": {"team": "absent"}}),
                 false,
             );
             let mut list = vec![none; 101];

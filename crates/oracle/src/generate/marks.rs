@@ -1,9 +1,9 @@
-//! What the policies of scenarios must contain: every valid combination of form, tier, action, direction, peer and port
-//! filter, and every defect with each of them that matters.
+//! The required combinations of scenarios: every valid combination of form, tier, action,
+//! direction, peer and port filter, and every defect with each of them that matters.
 
 use std::sync::OnceLock;
 
-/// One rule: what it is made of, and what is wrong with it.
+/// One rule: its parts and its defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
     /// The form and its dialect.
@@ -124,7 +124,7 @@ pub(crate) fn peers(generation: &str, direction: &str, action: &str) -> Words {
     out
 }
 
-/// The sound peers that stand beside a defect: fewer where there are many kinds.
+/// The sound peers beside a defect: fewer where there are many kinds.
 fn companions(generation: &str, direction: &str, action: &str) -> Words {
     let few: &[&str] = match generation {
         "cnp" if direction == "ingress" => &["namespaces", "all"],
@@ -305,7 +305,7 @@ fn rule_defects(generation: &str, direction: &str, action: &str) -> Words {
             }
         }
     }
-    // These put their own word in the place of the action.
+    // These replace the action.
     if action == "deny" {
         out.extend(["action-unknown", "action-absent", "action-unknown-and-peer"]);
         if generation.starts_with("banp") {

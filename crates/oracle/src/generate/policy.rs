@@ -1,4 +1,4 @@
-//! Random policies of every generation: sound rules by kind of peer and port filter.
+//! Random policies of every API version: sound rules by kind of peer and port filter.
 
 use super::cluster::{APPS, Cluster, OUTSIDE, TEAMS, TENANTS, TRACKS};
 use super::defect;
@@ -6,7 +6,7 @@ use super::marks::{Mark, is_anp, is_early, is_np0, lists};
 use super::rng::Rng;
 use serde_json::{Map, Value, json};
 
-/// What policies are made from.
+/// The parts of policies.
 pub(crate) struct Maker<'a> {
     pub(crate) rng: &'a mut Rng,
     pub(crate) cluster: &'a Cluster,
@@ -33,7 +33,7 @@ pub(crate) fn policies(
         };
         let namespace = maker.namespace(plan);
         if maker.rng.chance(1, 40) {
-            // The same object twice: the later one counts.
+            // Of duplicate objects the later one counts.
             let other = random_like(maker.rng, plan);
             let (_, sound) = maker.policy(&other, &name, namespace);
             out.push(sound);
@@ -45,7 +45,7 @@ pub(crate) fn policies(
     (out, marks)
 }
 
-/// Another sound rule that can stand in the same object.
+/// Another sound rule for the same object.
 fn random_like(rng: &mut Rng, plan: &Mark) -> Mark {
     let wide = rng.chance(2, 5);
     let fits: Vec<&Mark> = lists()
@@ -90,7 +90,7 @@ impl Maker<'_> {
         let mut planned = *plan;
         let mut marks = vec![*plan];
         if plan.peer == "-" || plan.port == "-" {
-            // What the defect leaves open is taken from a sound rule.
+            // The other parts are those of a sound rule.
             let fits: Vec<&Mark> = lists()
                 .0
                 .iter()
@@ -150,7 +150,8 @@ impl Maker<'_> {
 
     /// Everything but the rules.
     fn spec(&mut self, generation: &str, plan: &Mark) -> Value {
-        // A defect often denies everything: not everywhere, or nothing else is seen.
+        // A defect often denies everything, which would hide everything else; so it is not
+        // everywhere.
         let narrow = plan.defect != "-" && self.rng.chance(4, 5);
         if generation == "np" || is_np0(generation) {
             return match self.rng.below(6) {
@@ -189,7 +190,7 @@ impl Maker<'_> {
         spec
     }
 
-    /// The planned direction counts, by being named or by default.
+    /// Makes the planned direction apply, by name or by default.
     fn policy_types(&mut self, spec: &mut Value, direction: &str) {
         let both = json!(["Ingress", "Egress"]);
         match (self.rng.below(4), direction) {
@@ -433,7 +434,7 @@ impl Maker<'_> {
         ]);
         let name = *self
             .rng
-            .pick(&["http", "dns", "web", "multi", "side", "sig", "nobody"]);
+            .pick(&["http", "dns", "web", "multi", "side", "sig", "absent"]);
         let upper = kind.to_uppercase();
         let any = *self.rng.pick(&["TCP", "UDP", "SCTP"]);
         if generation == "cnp" {

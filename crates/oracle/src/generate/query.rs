@@ -1,14 +1,14 @@
-//! Random questions about a cluster: mostly pod to pod, about 3 in 100 that cannot be asked.
+//! Random flow queries of a cluster: mostly pod to pod, about 3 in 100 are errors.
 
 use super::cluster::{Cluster, OUTSIDE, PodInfo};
 use super::rng::Rng;
 
-/// Numbers near the edges of what rules say.
+/// Numbers near the limits in rules.
 const NUMBERS: [u16; 16] = [
     1, 52, 53, 54, 79, 80, 81, 82, 443, 8000, 8080, 8081, 9003, 9090, 9091, 65535,
 ];
 
-/// A port without a name; `four` and `six` say which families there are.
+/// A port without a name; `four` and `six` are the possible families.
 fn plain_port(rng: &mut Rng, four: bool, six: bool) -> String {
     let number = *rng.pick(&NUMBERS);
     match rng.below(100) {
@@ -31,7 +31,7 @@ fn pod_of<'a>(c: &'a Cluster, word: &str) -> Option<&'a PodInfo> {
         .find(|p| p.id == plain || p.addresses.iter().any(|a| a == word))
 }
 
-/// Which families an end has, as far as the word tells.
+/// The families of an endpoint, as far as its word shows them.
 fn families(c: &Cluster, word: &str) -> (bool, bool) {
     if !word.contains('/') {
         return (!word.contains(':'), word.contains(':'));
@@ -127,7 +127,7 @@ fn service(rng: &mut Rng, c: &Cluster, through_node: bool) -> Option<(String, St
 }
 
 /// One line of a flows file.
-pub(crate) fn question(rng: &mut Rng, c: &Cluster) -> String {
+pub(crate) fn query(rng: &mut Rng, c: &Cluster) -> String {
     loop {
         if let Some(q) = attempt(rng, c) {
             return q;
@@ -202,7 +202,7 @@ fn attempt(rng: &mut Rng, c: &Cluster) -> Option<String> {
                 ("node/ghost".to_owned(), pod.id.clone())
             }
         }
-        _ => return Some(unaskable(rng, c)),
+        _ => return Some(erroneous(rng, c)),
     };
     let port = port(rng, c, &src, &dst)?;
     Some(format!("{src} {dst} {port}"))
@@ -248,12 +248,12 @@ fn at_node_port(rng: &mut Rng, c: &Cluster) -> Option<String> {
     Some(format!("{src} {dst} {protocol}/{port}"))
 }
 
-fn unaskable(rng: &mut Rng, c: &Cluster) -> String {
+fn erroneous(rng: &mut Rng, c: &Cluster) -> String {
     let pod = live_pod(rng, c);
     let finished = c.pods.iter().find(|p| !p.live);
     match rng.below(14) {
-        0 => format!("{pod} nope/nobody tcp/80"),
-        1 => format!("nope/nobody {pod} tcp/80"),
+        0 => format!("{pod} nope/missing tcp/80"),
+        1 => format!("nope/missing {pod} tcp/80"),
         2 => format!("{pod} {pod} tcp/0"),
         3 => format!("{pod} {pod} tcp/65536"),
         4 => format!("{pod} {pod} tcp/no-such-name"),

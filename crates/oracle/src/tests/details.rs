@@ -65,7 +65,7 @@ fn defects_of_cluster_network_policies() {
         ] {
             let mut rule = rule.clone();
             rule["action"] = json!(action);
-            // Deny-all also denies what no peer could mean.
+            // Deny-all also denies traffic that no peer can match.
             with(
                 name,
                 &[in_rule(rule)],

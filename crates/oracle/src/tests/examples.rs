@@ -91,7 +91,7 @@ fn network_policies() {
         "x/np",
         json!({"ingress": [{"from": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["10.0.0.0/8"]}}]}]}),
     );
-    // Over IPv4, as the block says.
+    // Over IPv4, the family of the block.
     example(
         11,
         std::slice::from_ref(&first),

@@ -1,4 +1,4 @@
-//! The generator: the same seed gives the same scenario, and all that is required comes up.
+//! The generator: the same seed gives the same scenario, and all required combinations occur.
 
 use crate::generate::{marks_required, scenario};
 use crate::{Oracle, Verdict};
@@ -34,7 +34,7 @@ fn all_marks() {
         left.len(),
         left.first()
     );
-    // The page on tests states how many there are.
+    // The page on tests has this number.
     let page = include_str!("../../../../docs/internals/testing.md");
     let stated = format!("the next of {},{:03} combinations", all / 1000, all % 1000);
     assert!(
@@ -43,7 +43,7 @@ fn all_marks() {
     );
 }
 
-/// Questions must be worth asking: few errors, and every reason comes up.
+/// Queries are useful: few errors, and every reason occurs.
 #[test]
 fn variety() {
     let mut verdicts: BTreeMap<String, usize> = BTreeMap::new();
@@ -57,7 +57,7 @@ fn variety() {
             .filter(|o| o["kind"].as_str().is_some_and(|k| k.ends_with("Policy")))
             .count();
         defective += s.marks.iter().filter(|m| m.defect != "-").count();
-        for q in &s.questions {
+        for q in &s.queries {
             let a = oracle.answer(q);
             n += 1;
             let mut count = |k: String| *verdicts.entry(k).or_default() += 1;
@@ -74,7 +74,7 @@ fn variety() {
             }
         }
     }
-    println!("{n} questions, {policies} policies, {defective} defects");
+    println!("{n} queries, {policies} policies, {defective} defects");
     for (k, v) in &verdicts {
         println!("{v:6} {k}");
     }
