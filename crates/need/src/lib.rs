@@ -1,10 +1,10 @@
-//! What tests need of a machine, and the runner of tests that need something.
+//! What tests need of a machine, and the runner of such tests.
 //!
-//! A test says what it needs ([`Need`]). Whether it is there is found out here, without the program
-//! under test, which could be wrong about it. What is there has to work: a program that says "not
-//! possible on this machine" then fails its test. What is not there fails the test too if
-//! `PALISADE_REQUIRE` asks for it (`all`, or words such as `namespaces,root`); otherwise the test is
-//! counted as ignored, with the reason, and written down for the summary at the end of the run.
+//! A test declares what it needs ([`Need`]). This crate checks whether the machine has it, without
+//! the program under test, which could be wrong. If the machine has it, a program that reports "not
+//! possible on this machine" fails its test. If not, the test fails if `PALISADE_REQUIRE` includes
+//! the need (`all`, or words such as `namespaces,root`); otherwise it is counted as ignored, with
+//! the reason, and recorded for the summary at the end of the run.
 
 mod inside;
 mod look;

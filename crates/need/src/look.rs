@@ -1,4 +1,4 @@
-//! Looking at the machine.
+//! Checks of the machine.
 
 use std::env;
 use std::ffi::CStr;
@@ -18,19 +18,19 @@ pub(crate) fn program(name: &str) -> Result<(), String> {
     if env::split_paths(&path).any(|it| it.join(name).is_file()) {
         return Ok(());
     }
-    Err(format!("there is no program `{name}` on the path"))
+    Err(format!("program `{name}` not found on the path"))
 }
 
 /// Whether this is root of the machine, and not of a user namespace.
 pub(crate) fn root() -> Result<(), String> {
     if !geteuid().is_root() {
-        return Err("this is not root".to_owned());
+        return Err("the user is not root".to_owned());
     }
     let map = std::fs::read_to_string("/proc/self/uid_map").map_err(|error| error.to_string())?;
     let words: Vec<&str> = map.split_whitespace().collect();
     match words.as_slice() {
         ["0", "0", "4294967295"] => Ok(()),
-        _ => Err("this is root of a user namespace only".to_owned()),
+        _ => Err("the user is root of a user namespace only".to_owned()),
     }
 }
 
@@ -43,27 +43,28 @@ pub(crate) fn kernel(major: u32, minor: u32) -> Result<(), String> {
         (Some(Ok(ours)), Some(Ok(minor_of_ours))) if (ours, minor_of_ours) >= (major, minor) => {
             Ok(())
         }
-        _ => Err(format!("this is Linux {}", release.trim())),
+        _ => Err(format!("the kernel is Linux {}", release.trim())),
     }
 }
 
-/// What a forked process could not do, by its exit code.
+/// The step at which a forked process failed, by its exit code.
 const STEPS: [&str; 5] = [
     "",
-    "the kernel refuses user namespaces, and this is not root",
+    "the kernel does not allow user namespaces, and the user is not root",
     "the users of a user namespace cannot be mapped",
-    "a user namespace gives no right over networks",
-    "the kernel refuses network namespaces",
+    "a user namespace has no rights over networks",
+    "the kernel does not allow network namespaces",
 ];
 
-/// Whether network namespaces can be made: a forked process tries it.
+/// Whether network namespaces can be created: a forked process tries it.
 pub(crate) fn namespaces() -> Result<(), String> {
     let maps = Maps::new();
     #[allow(
         unsafe_code,
         reason = "only a process of one thread may make a user namespace, and no safe function forks"
     )]
-    // SAFETY: until it ends, the new process makes system calls only: it takes no memory and no lock.
+    // SAFETY: until it ends, the new process makes system calls only: it allocates no memory and
+    // takes no lock.
     let forked = unsafe {
         match fork() {
             Ok(ForkResult::Child) => nix::libc::_exit(match tried(&maps) {
@@ -80,7 +81,7 @@ pub(crate) fn namespaces() -> Result<(), String> {
             Ok(WaitStatus::Exited(_, 0)) => return Ok(()),
             Ok(WaitStatus::Exited(_, code)) => {
                 let step = usize::try_from(code).ok().and_then(|it| STEPS.get(it));
-                return Err(step.map_or("it is not known why", |it| it).to_owned());
+                return Err(step.map_or("the reason is unknown", |it| it).to_owned());
             }
             Err(Errno::EINTR) => {}
             other => return Err(format!("the process that tried it ended with {other:?}")),
@@ -96,13 +97,13 @@ fn tried(maps: &Maps) -> Result<(), i32> {
         Err(step) => return Err(step),
     }
     unshare(CloneFlags::CLONE_NEWNET).map_err(|_| 4)?;
-    // Some systems let a user namespace be made and then take its rights away.
+    // Some systems allow creating a user namespace and then remove its rights.
     let (family, protocol) = (AddressFamily::Inet, SockProtocol::Icmp);
     let opened = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol);
     opened.map(drop).map_err(|_| 3)
 }
 
-/// What a user namespace is told: that its root is whoever made it.
+/// Maps the root of a user namespace to its creator.
 pub(crate) struct Maps {
     pub(crate) is_root: bool,
     users: String,
@@ -119,7 +120,7 @@ impl Maps {
     }
 }
 
-/// Goes into a new user namespace; an error is the number of a step. Makes system calls only.
+/// Enters a new user namespace; an error is the number of a step. Makes system calls only.
 pub(crate) fn into_user_namespace(maps: &Maps) -> Result<(), i32> {
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|_| 1)?;
     put(c"/proc/self/setgroups", b"deny")?;

@@ -5,18 +5,18 @@ use crate::look;
 /// Something that not every machine has.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
-    /// What `PALISADE_REQUIRE` calls it.
+    /// Its word in `PALISADE_REQUIRE`.
     pub word: &'static str,
-    /// What people call it.
+    /// Its name in messages.
     pub what: &'static str,
     /// How to get it.
     pub how: &'static str,
-    /// Whether it is there; why not, if it is not.
+    /// Checks whether the machine has it; the error is the reason.
     pub look: fn() -> Result<(), String>,
 }
 
 impl Need {
-    /// The right to make network namespaces.
+    /// The right to create network namespaces.
     pub const NAMESPACES: Need = Need {
         word: "namespaces",
         what: "network namespaces",
@@ -24,7 +24,7 @@ impl Need {
         look: look::namespaces,
     };
 
-    /// To be root of the machine.
+    /// Root of the machine.
     pub const ROOT: Need = Need {
         word: "root",
         what: "root",
@@ -32,7 +32,7 @@ impl Need {
         look: look::root,
     };
 
-    /// A kernel whose nftables let a table have an owner and outlive it.
+    /// A kernel whose nftables have owned tables that survive their owner.
     pub const OWNED_TABLES: Need = Need {
         word: "owned-tables",
         what: "Linux 6.9 or newer",
@@ -64,7 +64,7 @@ impl Need {
         look: || look::program("valgrind"),
     };
 
-    /// A browser that runs without a screen.
+    /// A headless browser.
     pub const BROWSER: Need = Need {
         word: "browser",
         what: "a browser",

@@ -11,10 +11,10 @@ use nix::unistd::{Pid, getppid};
 use crate::look::build_directory;
 use crate::need::Need;
 
-/// How many tests were skipped for what.
+/// The number of skipped tests, by need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// What it takes, and how to get it, with the number of tests.
+    /// The need and how to get it, with the number of tests.
     counts: BTreeMap<(String, String), usize>,
 }
 
@@ -56,7 +56,8 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// The file with what was skipped in one run: all test programs of a run have cargo as their parent.
+/// The file with the skipped tests of one run: all test programs of a run have cargo as their
+/// parent.
 #[derive(Debug)]
 pub(crate) struct Record {
     path: PathBuf,
@@ -73,7 +74,7 @@ impl Record {
     }
 
     fn of(directory: &Path, parent: Pid) -> io::Result<Record> {
-        // With its start, since numbers of processes come again.
+        // With its start time, because process ids are reused.
         let stat = fs::read_to_string(format!("/proc/{parent}/stat"))?;
         let behind_name = stat.rsplit(')').next().unwrap_or_default();
         let started = behind_name.split_whitespace().nth(19).unwrap_or("0");
@@ -93,7 +94,7 @@ impl Record {
         Ok(())
     }
 
-    /// What was written down, which is forgotten then, as are the records of runs that never came to their end.
+    /// Reads and removes the record, and the records of runs that were interrupted.
     fn take(&self) -> io::Result<Skipped> {
         let mut skipped = Skipped::default();
         if self.path.exists() {
@@ -123,7 +124,7 @@ impl Record {
     }
 }
 
-/// What was skipped in the run that this process belongs to, up to now. It is forgotten then.
+/// The tests skipped so far in the run of this process; removes the record.
 pub fn end_of_run() -> io::Result<Skipped> {
     Record::of_this_run()?.take()
 }
@@ -136,7 +137,11 @@ mod tests {
     fn what_all_programs_of_a_run_skipped_is_added_up_once() {
         let directory = tempfile::tempdir().unwrap();
         let record = || Record::of(directory.path(), getppid()).unwrap();
-        fs::write(directory.path().join("999999999-1"), "an old run\tgone\n").unwrap();
+        fs::write(
+            directory.path().join("999999999-1"),
+            "an old run\tremoved\n",
+        )
+        .unwrap();
         record().add(&[Need::ROOT, Need::NAMESPACES]).unwrap();
         record().add(&[Need::NAMESPACES]).unwrap();
         let all = record().take().unwrap();

@@ -1,4 +1,4 @@
-//! What `PALISADE_REQUIRE` asks for.
+//! The value of `PALISADE_REQUIRE`.
 
 /// Every word that it may have.
 pub const WORDS: [&str; 11] = [
@@ -15,7 +15,7 @@ pub const WORDS: [&str; 11] = [
     "upstream",
 ];
 
-/// What must be there.
+/// The required needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Require {
     /// Everything.
@@ -25,13 +25,14 @@ pub enum Require {
 }
 
 impl Require {
-    /// What the environment asks for.
+    /// The value in the environment.
     pub fn from_environment() -> Result<Require, String> {
         let text = std::env::var("PALISADE_REQUIRE").unwrap_or_default();
         Require::parse(&text)
     }
 
-    /// Reads `all`, or words with commas between them. A word that nothing has would require nothing, in silence.
+    /// Reads `all`, or words with commas between them. An unknown word is an error: it would
+    /// silently require nothing.
     pub fn parse(text: &str) -> Result<Require, String> {
         let words = text.split(',').map(str::trim).filter(|it| !it.is_empty());
         let words: Vec<String> = words.map(str::to_owned).collect();
@@ -47,7 +48,7 @@ impl Require {
         }
     }
 
-    /// Whether something must be there.
+    /// Whether a need is required.
     pub fn has(&self, word: &str) -> bool {
         match self {
             Require::All => true,

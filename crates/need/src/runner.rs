@@ -1,4 +1,4 @@
-//! The runner of tests that need something: libtest's words, by libtest-mimic.
+//! The runner of tests with needs, with the options of libtest, by libtest-mimic.
 
 use std::collections::BTreeMap;
 use std::io::{Write as _, stderr};
@@ -12,7 +12,7 @@ use crate::need::Need;
 use crate::record::{Record, Skipped};
 use crate::require::Require;
 
-/// A test, and what it needs.
+/// A test with its needs.
 pub struct Test {
     name: String,
     needs: Vec<Need>,
@@ -26,7 +26,7 @@ impl std::fmt::Debug for Test {
 }
 
 impl Test {
-    /// A test that needs nothing.
+    /// A test without needs.
     pub fn new(name: impl Into<String>, run: impl FnOnce() + Send + 'static) -> Test {
         Test {
             name: name.into(),
@@ -35,7 +35,7 @@ impl Test {
         }
     }
 
-    /// The same test, which needs something.
+    /// The same test with needs.
     pub fn needs(mut self, needs: &[Need]) -> Test {
         self.needs.extend(needs);
         self
@@ -48,7 +48,8 @@ impl From<(&'static str, fn())> for Test {
     }
 }
 
-/// Tests by the names of their functions: `tests![one, two]`, or with what all of them need: `tests![needs [Need::ROOT]: one, two]`.
+/// Tests by the names of their functions: `tests![one, two]`, or with common needs: `tests![needs
+/// [Need::ROOT]: one, two]`.
 #[macro_export]
 macro_rules! tests {
     (needs $needs:tt: $($test:path),+ $(,)?) => {
@@ -59,25 +60,25 @@ macro_rules! tests {
     };
 }
 
-/// Runs tests side by side.
+/// Runs tests in parallel.
 pub fn run(tests: impl IntoIterator<Item = impl Into<Test>>) -> ExitCode {
     run_with(tests, &Arguments::from_args())
 }
 
-/// Runs tests one after the other, on the main thread.
+/// Runs tests sequentially, on the main thread.
 pub fn run_in_turn(tests: impl IntoIterator<Item = impl Into<Test>>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     run_with(tests, &arguments)
 }
 
-/// Runs tests one after the other in network namespaces of this process's own, which all of them need.
+/// Runs tests sequentially in network namespaces of this process's own, which all of them need.
 pub fn run_inside(tests: impl IntoIterator<Item = impl Into<Test>>) -> ExitCode {
     let tests = tests.into_iter().map(Into::into);
     let tests = tests.map(|it: Test| it.needs(&[Need::NAMESPACES]));
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    // Before anything starts a thread. What is not there is told test by test.
+    // Before anything starts a thread. Each test reports a missing need.
     if !arguments.list
         && (Need::NAMESPACES.look)().is_ok()
         && let Err(why) = go_inside()
@@ -101,12 +102,10 @@ fn run_with(tests: impl IntoIterator<Item = impl Into<Test>>, arguments: &Argume
     let conclusion = libtest_mimic::run(arguments, trials.collect());
     let skipped = known.skipped.lock().unwrap_or_else(PoisonError::into_inner);
     if !skipped.is_empty() {
-        // With standard error closed there is nobody to tell.
+        // With standard error closed the message is lost.
         let _ = writeln!(stderr(), "{}\n", Skipped::of(&skipped));
         if let Err(error) = Record::of_this_run().and_then(|it| it.add(&skipped)) {
-            return refused(&format!(
-                "cannot write down which tests were skipped: {error}"
-            ));
+            return refused(&format!("cannot record skipped tests: {error}"));
         }
     }
     conclusion.exit_code()
@@ -117,10 +116,10 @@ fn refused(why: &str) -> ExitCode {
     ExitCode::from(101)
 }
 
-/// What is known while tests run.
+/// The needs that were checked so far.
 struct Known {
     require: Require,
-    /// Whether needs are there, by their words.
+    /// The results of checks, by word.
     found: Mutex<BTreeMap<&'static str, Result<(), String>>>,
     skipped: Mutex<Vec<Need>>,
 }

@@ -1,5 +1,5 @@
-//! Runs every command of a program of campaigns or benchmarks at its smallest size. A command that is
-//! not run for months stops working.
+//! Runs every command of a program of campaigns or benchmarks at its smallest size: a command that
+//! is not run for months stops working.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -12,21 +12,22 @@ use crate::{Need, Test, run_in_turn};
 /// A program whose commands are run.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Where it is.
+    /// Its path.
     pub path: &'static str,
-    /// Commands that another test or `.ci/run` runs: the command, a file of the repository, and what
-    /// this file must contain.
+    /// Commands that another test or `.ci/run` runs: the command, a file of the repository, and a
+    /// text that this file must contain.
     pub elsewhere: &'static [(&'static str, &'static str, &'static str)],
 }
 
 /// A command at its smallest size.
 #[derive(Clone, Copy, Debug)]
 pub struct Smallest {
-    /// The arguments. `PEER` stands for a program that prints an empty answer of netpol-analyzer.
+    /// The arguments. `PEER` is replaced by a program that prints an empty answer of
+    /// netpol-analyzer.
     pub words: &'static str,
     /// What the command needs of the machine.
     pub needs: &'static [Need],
-    /// What it must print, beside ending with exit code 0. A number sign stands for any number but 0.
+    /// The text that it must print, with exit code 0. A number sign matches any number but 0.
     pub prints: &'static [&'static str],
 }
 
@@ -41,8 +42,8 @@ pub fn smallest(program: &'static Program, all: &'static [Smallest]) -> ExitCode
     run_in_turn([complete].into_iter().chain(commands))
 }
 
-/// Builds the program `palisade`, unless it is up to date, and returns its path. It is beside the
-/// given program of the same build.
+/// Builds the program `palisade`, unless it is up to date, and returns its path. It is beside
+/// `beside`, a program of the same build.
 pub fn palisade(beside: &str) -> PathBuf {
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--locked", "-p", "palisade"]);
@@ -97,7 +98,7 @@ fn check(program: &Program, smallest: &Smallest) {
         other => other.as_ref(),
     });
     let output = started(program).args(words).output();
-    // Only the command that names it has written it.
+    // Only the command with this argument writes it.
     let _ = fs::remove_file(&peer);
     let (code, printed) = match output {
         Ok(it) => (it.status.code(), [it.stdout, it.stderr].concat()),
@@ -105,12 +106,12 @@ fn check(program: &Program, smallest: &Smallest) {
     };
     let printed = String::from_utf8_lossy(&printed);
     assert_eq!(code, Some(0), "{printed}");
-    for wanted in smallest.prints {
-        assert!(has(&printed, wanted), "no {wanted:?} in\n{printed}");
+    for expected in smallest.prints {
+        assert!(has(&printed, expected), "no {expected:?} in\n{printed}");
     }
 }
 
-/// Whether a text has words; a number sign stands for any number but 0.
+/// Whether a text has words; a number sign matches any number but 0.
 fn has(text: &str, words: &str) -> bool {
     let mut parts = words.split('#');
     let first = parts.next().unwrap_or_default();

@@ -1,1 +1,1 @@
-//! Says at the end of a test run which tests were skipped: see `tests/skipped.rs`.
+//! Prints the skipped tests at the end of a test run: see `tests/skipped.rs`.

@@ -1,4 +1,4 @@
-//! The last test of a run: says which tests were skipped in all of it, and fails if they had to be run.
+//! The last test of a run: prints the skipped tests of the run, and fails if they were required.
 
 use std::io::{Write as _, stderr};
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let trial = Trial::test("what_has_to_be_run_was_run", || {
         let skipped = end_of_run().map_err(|error| Failed::from(error.to_string()))?;
-        // With standard error closed there is nobody to tell.
+        // With standard error closed the message is lost.
         let _ = writeln!(stderr(), "\n{skipped}");
         match Require::from_environment()? {
             Require::All if skipped.total() > 0 => {

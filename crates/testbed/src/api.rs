@@ -1,4 +1,4 @@
-//! An API server of one's own: etcd and kube-apiserver, and everything that belongs to them.
+//! A private API server: etcd and kube-apiserver, with their certificates and files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,22 +14,23 @@ use crate::home::Home;
 use crate::kubeconfig::kubeconfig;
 use crate::process::{Process, run};
 use crate::remove::remove;
-use crate::server::{Keys, Seat, api_server, etcd};
+use crate::server::{Keys, Location, api_server, etcd};
 
-/// How long a server may take until it answers, on a busy machine.
+/// The timeout for the start of a server, on a busy machine.
 const READY: Duration = Duration::from_secs(120);
 
-/// How an API server is to be.
+/// The options of an API server.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// More options of kube-apiserver, such as `--runtime-config=…`; the last of a name counts.
     pub server: Vec<String>,
 }
 
-/// An API server that runs. When it is dropped it ends and leaves nothing; if its process is killed, it ends as well.
+/// A running API server. Dropping it ends and removes everything; if its process is killed, it ends
+/// as well.
 ///
-/// There are no controllers: namespaces that are deleted stay, nothing is collected, and pods are what one writes. Service accounts
-/// are not asked for when pods are made.
+/// There are no controllers: deleted namespaces stay, there is no garbage collection, and pods are
+/// created by hand. Pods need no service account.
 #[derive(Debug)]
 pub struct Api {
     // Fields are dropped in this order: the guard removes what is left when all have ended.
@@ -38,7 +39,7 @@ pub struct Api {
     guard: Option<Guard>,
     home: Home,
     binaries: Binaries,
-    seat: Seat,
+    location: Location,
     keys: Keys,
     admin: Credentials,
     options: Vec<String>,
@@ -46,7 +47,8 @@ pub struct Api {
 }
 
 impl Api {
-    /// Starts one in a directory for a while, on ports of the loopback interface, and waits until it is ready.
+    /// Starts one in a temporary directory, on ports of the loopback interface, and waits until it
+    /// is ready.
     pub fn start(options: &Options) -> Result<Api> {
         let binaries = available()?;
         for _ in 0..3 {
@@ -58,17 +60,17 @@ impl Api {
                     api.guard = Some(guard);
                     return Ok(api);
                 }
-                // Somebody took a port between our asking for it and the server's.
+                // Another process took a port before the server bound it.
                 Err(Error::Ended { log, .. }) if log.contains("address already in use") => {}
                 Err(error) => return Err(error),
             }
         }
         Err(Error::Refused(
-            "every port that was free was taken before the server started".to_owned(),
+            "other processes took every free port before the server started".to_owned(),
         ))
     }
 
-    /// Starts one in a directory that must not exist yet, which goes on when this process ends.
+    /// Starts one in a directory that must not exist yet; it keeps running when this process ends.
     pub fn detached(directory: &Path, options: &Options) -> Result<()> {
         let binaries = available()?;
         let home = Home::make(directory)?;
@@ -86,36 +88,41 @@ impl Api {
 
     fn loopback(home: &Home, binaries: &Binaries, options: &Options) -> Result<Api> {
         let mut more = vec![
-            // Nobody would make the accounts.
+            // No controller would create the accounts.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             // A loopback address cannot be the endpoint of a Service.
             "--endpoint-reconciler-type=none".to_owned(),
         ];
         more.extend(options.server.iter().cloned());
-        Api::at(home, binaries, Seat::loopback()?, more)
+        Api::at(home, binaries, Location::loopback()?, more)
     }
 
-    /// Starts one at a seat.
+    /// Starts one at an address.
     pub(crate) fn at(
         home: &Home,
         binaries: &Binaries,
-        seat: Seat,
+        location: Location,
         options: Vec<String>,
     ) -> Result<Api> {
-        let keys = Keys::make(home, seat.address)?;
+        let keys = Keys::make(home, location.address)?;
         let admin = keys
             .authority
             .client("admin", "admin", &["system:masters"])?;
-        kubeconfig(&home.file("admin.kubeconfig"), &seat.url(), "admin", &admin)?;
-        write(&home.file("url"), &seat.url())?;
-        let etcd = home.start("etcd", etcd(home, binaries, &seat, &keys))?;
+        kubeconfig(
+            &home.file("admin.kubeconfig"),
+            &location.url(),
+            "admin",
+            &admin,
+        )?;
+        write(&home.file("url"), &location.url())?;
+        let etcd = home.start("etcd", etcd(home, binaries, &location, &keys))?;
         let mut api = Api {
             server: None,
             etcd,
             guard: None,
             home: home.clone(),
             binaries: binaries.clone(),
-            seat,
+            location,
             keys,
             admin,
             options,
@@ -130,7 +137,7 @@ impl Api {
         let command = api_server(
             &self.home,
             &self.binaries,
-            &self.seat,
+            &self.location,
             &self.keys,
             &self.options,
         );
@@ -140,11 +147,11 @@ impl Api {
         loop {
             self.etcd.check()?;
             server.check()?;
-            if !self.seat.is_open() && Instant::now() < end {
+            if !self.location.is_open() && Instant::now() < end {
                 std::thread::sleep(Duration::from_millis(20));
                 continue;
             }
-            let mut ask = self.seat.enter(&self.binaries.path("kubectl"));
+            let mut ask = self.location.enter(&self.binaries.path("kubectl"));
             ask.arg("--kubeconfig")
                 .arg(self.home.file("admin.kubeconfig"));
             ask.args(["get", "--raw=/readyz", "--request-timeout=2s"]);
@@ -152,60 +159,60 @@ impl Api {
                 Ok(_) => return Ok(()),
                 Err(_) if Instant::now() < end => std::thread::sleep(Duration::from_millis(50)),
                 Err(error) => {
-                    return Err(Error::Late {
-                        what: format!("the API server at {}", self.seat.url()),
+                    return Err(Error::Timeout {
+                        what: format!("the API server at {}", self.location.url()),
                         seconds: READY.as_secs(),
-                        said: format!("{error}\n{}", server.said()),
+                        output: format!("{error}\n{}", server.output()),
                     });
                 }
             }
         }
     }
 
-    /// Where it listens.
+    /// Its URL.
     pub fn url(&self) -> String {
-        self.seat.url()
+        self.location.url()
     }
 
-    /// A kubeconfig for somebody who may do everything.
+    /// A kubeconfig of a cluster administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.home.file("admin.kubeconfig")
     }
 
-    /// The certificate of somebody who may do everything, and that of the authority.
+    /// The certificate of a cluster administrator, and that of the authority.
     pub fn admin(&self) -> &Credentials {
         &self.admin
     }
 
-    /// A kubeconfig for any user, who may do what roles say. There is room for two groups.
+    /// A kubeconfig for any user, with the rights of its roles and at most two groups.
     pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> Result<PathBuf> {
         user_kubeconfig(
             &self.home,
             &self.keys.authority,
-            &self.seat.url(),
+            &self.location.url(),
             user,
             groups,
         )
     }
 
-    /// The file in which every request is written down, one JSON object a line.
+    /// The audit log: one JSON object a line for every request.
     pub fn audit_log(&self) -> PathBuf {
         self.home.file("audit.log")
     }
 
-    /// The directory of everything.
+    /// The directory of all its files.
     pub fn directory(&self) -> &Path {
         &self.home.directory
     }
 
-    /// The pinned kubectl, as somebody who may do everything.
+    /// The pinned kubectl, as a cluster administrator.
     pub fn kubectl(&self) -> Command {
-        let mut command = self.seat.enter(&self.binaries.path("kubectl"));
+        let mut command = self.location.enter(&self.binaries.path("kubectl"));
         command.arg("--kubeconfig").arg(self.kubeconfig());
         command
     }
 
-    /// Ends the API server at once; the store goes on. Connections break, and new ones are refused.
+    /// Kills the API server; etcd keeps running. Connections break, and new ones are refused.
     pub fn stop_server(&mut self) {
         if let Some(mut server) = self.server.take() {
             server.kill();
@@ -223,14 +230,14 @@ impl Api {
         self.start_server()
     }
 
-    /// Stops the API server in its tracks: connections stay open, and nobody answers.
+    /// Pauses the API server: connections stay open, and requests get no response.
     pub fn pause(&self) {
         if let Some(server) = &self.server {
             server.identity.signal(Signal::STOP);
         }
     }
 
-    /// Lets a paused API server go on.
+    /// Resumes a paused API server.
     pub fn resume(&self) {
         if let Some(server) = &self.server {
             server.identity.signal(Signal::CONT);
@@ -241,7 +248,7 @@ impl Api {
         &self.keys
     }
 
-    /// What it leaves when it is dropped is somebody else's to remove.
+    /// Leaves the removal to another owner when it is dropped.
     pub(crate) fn disown(&mut self) {
         self.is_owned = false;
     }
@@ -252,7 +259,7 @@ impl Drop for Api {
         if self.is_owned {
             self.stop_server();
             self.etcd.kill();
-            // What could not be removed is the guard's to try once more; nobody could be told here.
+            // The guard tries once more to remove the rest; `drop` cannot report an error.
             let _ = remove(&self.home);
         }
     }
@@ -274,11 +281,11 @@ pub(crate) fn user_kubeconfig(
     Ok(path)
 }
 
-/// A name that nobody else has: this process, and how many were asked for before.
+/// A unique name: this process, and a counter.
 pub(crate) fn unique() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static ASKED: AtomicU32 = AtomicU32::new(0);
     let process = crate::home::myself();
-    let asked = ASKED.fetch_add(1, Ordering::Relaxed);
-    format!("{}-{}-{asked}", process.pid, process.start)
+    let count = ASKED.fetch_add(1, Ordering::Relaxed);
+    format!("{}-{}-{count}", process.pid, process.start)
 }

@@ -1,6 +1,7 @@
-//! Archives as `tar` reads them: files, directories and links, owned by root, made at the beginning of time.
+//! Archives in the format of `tar`: files, directories and links, owned by root, with the time
+//! zero.
 
-/// An archive that grows.
+/// An archive under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Archive {
     bytes: Vec<u8>,
@@ -24,7 +25,7 @@ impl Archive {
         self.header(path, 0o777, 0, b'2', to);
     }
 
-    /// The bytes of it, with the end that readers expect.
+    /// Its bytes, with the end that readers expect.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         self.bytes.extend_from_slice(&[0; 1024]);
         self.bytes
@@ -38,7 +39,7 @@ impl Archive {
         field(&mut header, b"0000000", 8);
         field(&mut header, format!("{size:011o}").as_bytes(), 12);
         field(&mut header, b"00000000000", 12);
-        // The sum counts its own field as spaces.
+        // The checksum counts its own field as spaces.
         let (before, after) = (header, {
             let mut after = vec![kind];
             field(&mut after, link.as_bytes(), 100);
@@ -54,7 +55,7 @@ impl Archive {
         self.bytes.extend_from_slice(&after);
     }
 
-    /// Fills the last block up.
+    /// Pads the last block.
     fn fill(&mut self) {
         let length = self.bytes.len().next_multiple_of(512);
         self.bytes.resize(length, 0);

@@ -44,7 +44,7 @@ impl Authority {
         Ok(made)
     }
 
-    /// The authority of a directory that was made before.
+    /// The existing authority of a directory.
     pub(crate) fn open(name: &'static str, directory: &Path) -> Authority {
         let directory = directory.to_owned();
         Authority { name, directory }
@@ -59,7 +59,7 @@ impl Authority {
         self.file("crt")
     }
 
-    /// A certificate for a server that has these names and addresses, good for a client as well.
+    /// A certificate for a server with these names and addresses, also valid for a client.
     pub(crate) fn server(
         &self,
         file: &str,
@@ -80,7 +80,7 @@ impl Authority {
         self.sign(file, &parameters)
     }
 
-    /// A certificate for a user, who is in groups. There is room for two of them.
+    /// A certificate for a user in at most two groups.
     pub(crate) fn client(&self, file: &str, user: &str, groups: &[&str]) -> Result<Credentials> {
         let mut parameters = leaf(user, groups)?;
         let usage = &mut parameters.extended_key_usages;
@@ -105,14 +105,15 @@ impl Authority {
     }
 }
 
-/// A key for signing the tokens of service accounts, and the key that they are checked by.
+/// The key that signs the tokens of service accounts, and the key that verifies them.
 pub(crate) fn signing_key(private: &Path, public: &Path) -> Result<()> {
     let key = KeyPair::generate()?;
     write(private, &key.serialize_pem())?;
     write(public, &key.public_key_pem())
 }
 
-/// What an authority says of itself; always the same for one name, so that its issuer can be made again from the key alone.
+/// The parameters of an authority; always the same for one name: its issuer can be made again from
+/// the key alone.
 fn authority(name: &str) -> CertificateParams {
     let mut parameters = CertificateParams::default();
     parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -130,7 +131,7 @@ fn authority(name: &str) -> CertificateParams {
 fn leaf(user: &str, groups: &[&str]) -> Result<CertificateParams> {
     let mut parameters = CertificateParams::default();
     let mut name = DistinguishedName::new();
-    // A name holds one value of each type; the same attribute has a second type by its number.
+    // A name has one value of each type; the same attribute has a second type by its number.
     let mut types = [
         DnType::OrganizationName,
         DnType::CustomDnType(ORGANIZATION.to_vec()),
@@ -139,7 +140,7 @@ fn leaf(user: &str, groups: &[&str]) -> Result<CertificateParams> {
     for group in groups {
         let Some(kind) = types.next() else {
             return Err(Error::Refused(format!(
-                "a certificate has room for two groups, and `{user}` has {}",
+                "a certificate has at most two groups, and `{user}` has {}",
                 groups.len()
             )));
         };

@@ -1,4 +1,4 @@
-//! Which programs a testbed is made of, where they are kept, and what is missing here.
+//! The programs of a testbed, the directory of their builds, and what is missing here.
 
 use std::env;
 use std::fmt::Write as _;
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use ring::digest::{SHA256, digest};
 
-/// The release of Kubernetes that everything is built from.
+/// The release of Kubernetes.
 pub const KUBERNETES: &str = "v1.35.4";
 
-/// A module that pins programs: its files, which the crate carries.
+/// A module that pins programs, with its files, which are part of this crate.
 #[derive(Debug)]
 pub(crate) struct Module {
     pub(crate) name: &'static str,
@@ -40,7 +40,7 @@ pub(crate) const PAUSE: Module = Module {
     ],
 };
 
-/// One program: its name, the module that pins it and the package that it is built from.
+/// One program: its name, the module that pins it and its package.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) name: &'static str,
@@ -56,7 +56,7 @@ const fn program(name: &'static str, module: &'static Module, package: &'static 
     }
 }
 
-/// What an API server needs.
+/// The programs of an API server.
 pub(crate) const API: &[Program] = &[
     program("etcd", &ETCD, "go.etcd.io/etcd/server/v3"),
     program(
@@ -67,7 +67,7 @@ pub(crate) const API: &[Program] = &[
     program("kubectl", &KUBE, "k8s.io/kubernetes/cmd/kubectl"),
 ];
 
-/// What a whole cluster needs beside it.
+/// The other programs of a whole cluster.
 pub(crate) const REST: &[Program] = &[
     program(
         "kube-controller-manager",
@@ -88,7 +88,7 @@ pub(crate) const REST: &[Program] = &[
 /// The images that a cluster needs, as archives beside the programs.
 pub(crate) const IMAGES: &[&str] = &["pause.tar", "agnhost.tar"];
 
-/// Programs of the machine that a cluster needs, with the Debian packages that have them.
+/// Programs of the machine that a cluster needs, with their Debian packages.
 const FROM_THE_SYSTEM: &[(&str, &str)] = &[
     ("containerd", "containerd"),
     ("containerd-shim-runc-v2", "containerd"),
@@ -103,10 +103,10 @@ const FROM_THE_SYSTEM: &[(&str, &str)] = &[
     ("iptables", "iptables"),
 ];
 
-/// Where the plugins of the container network are.
+/// The directory of the CNI plugins.
 pub(crate) const PLUGINS: &str = "/usr/lib/cni";
 
-/// The directory of the pinned programs, all of which are there.
+/// The directory of the pinned programs, which is complete.
 #[derive(Debug, Clone)]
 pub struct Binaries {
     directory: PathBuf,
@@ -128,18 +128,19 @@ impl Binaries {
     }
 }
 
-/// What is not on this machine, and what gets it.
+/// A missing program, and the command that installs it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}; {remedy}")]
 pub struct Missing {
     /// What is missing.
     pub what: String,
-    /// The command that gets it.
+    /// The command that installs it.
     pub remedy: String,
 }
 
-/// Where the programs of these versions are kept: `$PALISADE_TESTBED_BIN`, or a directory of the user's cache that is named for
-/// everything that is pinned, so that another version has another directory.
+/// The directory of the programs of these versions: `$PALISADE_TESTBED_BIN`, or a directory of the
+/// user's cache. Its name has a hash of everything that is pinned: other versions have another
+/// directory.
 pub fn cache() -> PathBuf {
     if let Some(directory) = env::var_os("PALISADE_TESTBED_BIN") {
         return directory.into();
@@ -150,7 +151,7 @@ pub fn cache() -> PathBuf {
     cache.join("palisade/testbed").join(fingerprint())
 }
 
-/// A few letters that change with every pinned version and with the recipe of images.
+/// A hash of all pinned versions and the recipe of images.
 fn fingerprint() -> String {
     let mut text = String::from("1\n");
     for module in [&ETCD, &KUBE, &PAUSE] {
@@ -174,7 +175,8 @@ pub fn available() -> Result<Binaries, Missing> {
     find(&names, "build --only api")
 }
 
-/// The programs and images for a whole cluster, if they have been built, and if this machine has the rest.
+/// The programs and images for a whole cluster, if they have been built, and if this machine has
+/// the rest.
 pub fn cluster_available() -> Result<Binaries, Missing> {
     let programs = API.iter().chain(REST).map(|it| it.name);
     let names: Vec<&str> = programs.chain(IMAGES.iter().copied()).collect();
@@ -214,10 +216,10 @@ fn find(names: &[&str], command: &str) -> Result<Binaries, Missing> {
     })
 }
 
-/// Says which package of the distribution has a file.
+/// The error for a missing file, with the package of the distribution that has it.
 pub(crate) fn from_debian(what: &str, package: &str) -> Missing {
     Missing {
-        what: format!("there is no {what} here"),
-        remedy: format!("on Debian, `apt-get install {package}` gets it"),
+        what: format!("{what} not found"),
+        remedy: format!("on Debian, run `apt-get install {package}`"),
     }
 }

@@ -10,17 +10,18 @@ use crate::binaries::{API, Binaries, IMAGES, KUBERNETES, Missing, Program, REST,
 use crate::error::{Error, Result, at};
 use crate::image::image;
 
-/// How much is to be built.
+/// What to build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// What an API server needs.
+    /// The programs of an API server.
     Api,
-    /// What a whole cluster needs.
+    /// The programs and images of a whole cluster.
     Cluster,
 }
 
-/// Builds what is not there yet, and tells about it. A program appears under its name when it is complete, never before.
-pub fn build(extent: Extent, tell: &mut dyn Write) -> Result<Binaries> {
+/// Builds missing programs, and reports its progress. A program gets its name when it is complete,
+/// never before.
+pub fn build(extent: Extent, report: &mut dyn Write) -> Result<Binaries> {
     let directory = cache();
     fs::create_dir_all(&directory).map_err(at("make", &directory))?;
     let rest = if extent == Extent::Api { &[] } else { REST };
@@ -36,13 +37,13 @@ pub fn build(extent: Extent, tell: &mut dyn Write) -> Result<Binaries> {
         let work = work.map_err(at("make a directory in", &directory))?;
         for (number, program) in absent.iter().enumerate() {
             let started = Instant::now();
-            say(
-                tell,
+            print(
+                report,
                 &format!("{} of {}: {} …", number + 1, absent.len(), program.name),
             );
             compile(program, work.path(), &directory)?;
-            say(
-                tell,
+            print(
+                report,
                 &format!("{} in {} s", program.name, started.elapsed().as_secs()),
             );
         }
@@ -57,16 +58,16 @@ pub fn build(extent: Extent, tell: &mut dyn Write) -> Result<Binaries> {
                 file.write_all(&bytes).map_err(at("write", &path))?;
                 let renamed = file.persist(&path).map_err(|it| it.error);
                 renamed.map_err(at("write", &path))?;
-                say(tell, &format!("{name} made"));
+                print(report, &format!("{name} made"));
             }
         }
     }
     Ok(Binaries::at(directory))
 }
 
-/// Tells something; whoever does not listen need not be told.
-fn say(tell: &mut dyn Write, text: &str) {
-    let _ = writeln!(tell, "palisade-testbed: {text}");
+/// Prints a line; an error of the output is ignored.
+fn print(report: &mut dyn Write, text: &str) {
+    let _ = writeln!(report, "palisade-testbed: {text}");
 }
 
 fn go_version() -> Result<()> {
@@ -78,12 +79,12 @@ fn go_version() -> Result<()> {
         return Ok(());
     }
     Err(Error::Missing(Missing {
-        what: "there is no Go here, which the programs of Kubernetes are built with".to_owned(),
-        remedy: "put `go` 1.26 or later on the path".to_owned(),
+        what: "Go not found; it builds the programs of Kubernetes".to_owned(),
+        remedy: "install `go` 1.26 or later on the path".to_owned(),
     }))
 }
 
-/// Builds one program from its module, which is written out for that.
+/// Builds one program from its module, which is written to a directory first.
 fn compile(program: &Program, work: &Path, directory: &Path) -> Result<()> {
     let module = work.join("modules").join(program.module.name);
     fs::create_dir_all(&module).map_err(at("make", &module))?;
@@ -117,7 +118,7 @@ fn compile(program: &Program, work: &Path, directory: &Path) -> Result<()> {
     if !status.success() {
         return Err(Error::Failed {
             program: format!("go build {}", program.package),
-            said: "what it wrote stands above".to_owned(),
+            output: "its output is above".to_owned(),
         });
     }
     fs::rename(&output, &at_last).map_err(at("write", &at_last))

@@ -1,4 +1,5 @@
-//! A whole cluster: a control plane and nodes, each in a network namespace, with real kubelets and containers.
+//! A whole cluster: a control plane and nodes, each in a network namespace, with real kubelets and
+//! containers.
 
 mod configs;
 mod network;
@@ -16,24 +17,24 @@ use crate::home::{Entry, Home};
 use crate::kubeconfig::kubeconfig;
 use crate::process::{Process, run};
 use crate::remove::remove;
-use crate::server::Seat;
+use crate::server::Location;
 
 pub use self::network::Plugin;
 use self::network::{Space, control_plane};
 use self::node::Node;
 
-/// How long nodes may take until they are ready, on a busy machine.
+/// The timeout for nodes to become ready, on a busy machine.
 const READY: Duration = Duration::from_secs(180);
 
 /// The address of the control plane.
 const PLANE: Ipv4Addr = Ipv4Addr::new(172, 30, 0, 1);
 
-/// How a cluster is to be.
+/// The options of a cluster.
 #[derive(Debug, Clone)]
 pub struct Shape {
     /// How many nodes, 1 to 100.
     pub nodes: u8,
-    /// Whether each has a kube-proxy, in nftables mode.
+    /// Whether each node has a kube-proxy, in nftables mode.
     pub proxy: bool,
     /// How pods are connected.
     pub plugin: Plugin,
@@ -42,7 +43,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// So many nodes, without kube-proxy, with routed pods.
+    /// A cluster of this many nodes, without kube-proxy, with routed pods.
     pub fn nodes(nodes: u8) -> Shape {
         Shape {
             nodes,
@@ -53,11 +54,11 @@ impl Shape {
     }
 }
 
-/// A cluster that runs. When it is dropped it ends and leaves nothing. If its process is killed, the next cluster that is started
-/// in the same way, or `palisade-testbed down`, removes it.
+/// A running cluster. Dropping it ends and removes everything. If its process is killed, the next
+/// cluster that is started in the same way, or `palisade-testbed down`, removes it.
 #[derive(Debug)]
 pub struct Cluster {
-    // Dropped first, so that all processes have ended when they are waited for.
+    // Dropped first: all processes must have ended before they are waited for.
     removal: Removal,
     api: Api,
     managers: Vec<Process>,
@@ -66,7 +67,7 @@ pub struct Cluster {
     binaries: Binaries,
 }
 
-/// Removes a cluster when it is dropped, however much of it there is.
+/// Removes a cluster when it is dropped, also an incomplete one.
 #[derive(Debug)]
 struct Removal {
     home: Option<Home>,
@@ -75,14 +76,14 @@ struct Removal {
 impl Drop for Removal {
     fn drop(&mut self) {
         if let Some(home) = &self.home {
-            // Nobody could be told here; what is left stands in the ledger.
+            // `drop` cannot report an error; the ledger has everything that is left.
             let _ = remove(home);
         }
     }
 }
 
 impl Cluster {
-    /// Starts one in a directory for a while, and waits until all nodes are ready.
+    /// Starts one in a temporary directory, and waits until all nodes are ready.
     pub fn start(shape: &Shape) -> Result<Cluster> {
         let parent = std::env::temp_dir();
         sweep(&parent);
@@ -90,7 +91,7 @@ impl Cluster {
         Cluster::make(&directory, shape)
     }
 
-    /// Starts one in a directory that must not exist yet, which goes on when this process ends.
+    /// Starts one in a directory that must not exist yet; it keeps running when this process ends.
     pub fn detached(directory: &Path, shape: &Shape) -> Result<()> {
         let mut cluster = Cluster::make(directory, shape)?;
         cluster.removal.home = None;
@@ -117,8 +118,8 @@ impl Cluster {
         for node in &mut nodes {
             node.start_containerd(&home, &binaries)?;
         }
-        let seat = Seat::within(&plane.file, IpAddr::V4(PLANE));
-        let mut api = Api::at(&home, &binaries, seat, shape.server.clone())?;
+        let location = Location::within(&plane.file, IpAddr::V4(PLANE));
+        let mut api = Api::at(&home, &binaries, location, shape.server.clone())?;
         api.disown();
         configs::bootstrap(&home, &api)?;
         let managers = managers(&home, &binaries, &api, &plane)?;
@@ -145,22 +146,22 @@ impl Cluster {
         let end = Instant::now() + READY;
         loop {
             self.check()?;
-            let mut ask = self.kubectl();
-            ask.args(["get", "nodes", "--request-timeout=5s", "-o"]);
-            ask.arg(
+            let mut kubectl = self.kubectl();
+            kubectl.args(["get", "nodes", "--request-timeout=5s", "-o"]);
+            kubectl.arg(
                 r#"jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}"#,
             );
-            let said = run(ask, Duration::from_secs(10));
-            let said = said.unwrap_or_else(|error| error.to_string());
-            if said.lines().filter(|it| it.ends_with(" True")).count() == nodes {
+            let output = run(kubectl, Duration::from_secs(10));
+            let output = output.unwrap_or_else(|error| error.to_string());
+            if output.lines().filter(|it| it.ends_with(" True")).count() == nodes {
                 return Ok(());
             }
             if Instant::now() >= end {
-                let logs: Vec<String> = self.nodes.iter().map(Node::said).collect();
-                return Err(Error::Late {
+                let logs: Vec<String> = self.nodes.iter().map(Node::output).collect();
+                return Err(Error::Timeout {
                     what: format!("{nodes} ready nodes"),
                     seconds: READY.as_secs(),
-                    said: format!("{said}\n{}", logs.join("\n")),
+                    output: format!("{output}\n{}", logs.join("\n")),
                 });
             }
             std::thread::sleep(Duration::from_millis(100));
@@ -178,7 +179,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Its API server, which is reached from the namespaces of the control plane and of nodes.
+    /// Its API server, reachable from the namespaces of the control plane and of nodes.
     pub fn api(&self) -> &Api {
         &self.api
     }
@@ -188,17 +189,17 @@ impl Cluster {
         &mut self.api
     }
 
-    /// The pinned kubectl in the namespace of the control plane, as somebody who may do everything.
+    /// The pinned kubectl in the namespace of the control plane, as a cluster administrator.
     pub fn kubectl(&self) -> Command {
         kubectl(&self.home, &self.binaries)
     }
 
-    /// The directory of everything.
+    /// The directory of all its files.
     pub fn directory(&self) -> &Path {
         &self.home.directory
     }
 
-    /// A program that is to run in the network namespace of a node; 0 is the control plane.
+    /// A program in the network namespace of a node; 0 is the control plane.
     pub fn enter(&self, node: u8, program: &Path) -> Command {
         Space::of(&self.home, node).command(program)
     }
@@ -209,7 +210,7 @@ impl Cluster {
     }
 }
 
-/// Kubectl where the server of a cluster, or of an API server alone, can be reached.
+/// Kubectl in a namespace from which the server of a testbed is reachable.
 pub(crate) fn kubectl(home: &Home, binaries: &Binaries) -> Command {
     let space = Space::of(home, 0);
     let program = binaries.path("kubectl");
@@ -266,7 +267,7 @@ fn managers(home: &Home, binaries: &Binaries, api: &Api, plane: &Space) -> Resul
     Ok(started)
 }
 
-/// Removes clusters of this kind whose starter has ended without doing so.
+/// Removes clusters of this kind whose starter has ended without removing them.
 fn sweep(parent: &Path) {
     let Ok(entries) = parent.read_dir() else {
         return;
@@ -285,7 +286,7 @@ fn sweep(parent: &Path) {
             .iter()
             .any(|it| matches!(it, Entry::Starter(starter) if !starter.is_alive()));
         if is_left {
-            // What cannot be removed is tried again the next time.
+            // The next start tries again to remove the rest.
             let _ = remove(&home);
         }
     }

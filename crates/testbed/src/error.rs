@@ -1,24 +1,24 @@
-//! What can go wrong with a testbed, with enough of the logs to see why.
+//! The errors of a testbed, with the end of the logs.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::binaries::Missing;
 
-/// Why a testbed could not do what it was asked for.
+/// An error of a testbed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Something that has to be on the machine is not.
+    /// The machine lacks a program.
     #[error(transparent)]
     Missing(#[from] Missing),
     /// A file or directory could not be read or written.
-    #[error("cannot {deed} `{}`", path.display())]
+    #[error("cannot {verb} `{}`", path.display())]
     File {
-        /// What was tried, as a verb.
-        deed: &'static str,
+        /// The operation, as a verb.
+        verb: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
@@ -27,19 +27,19 @@ pub enum Error {
     Run {
         /// The program.
         program: String,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// A program said no.
-    #[error("`{program}` failed: {said}")]
+    /// A program failed.
+    #[error("`{program}` failed: {output}")]
     Failed {
         /// The program with its arguments.
         program: String,
-        /// What it wrote.
-        said: String,
+        /// Its output.
+        output: String,
     },
-    /// A process ended that should have gone on.
+    /// A process ended unexpectedly.
     #[error("{process} has ended; its last lines:\n{log}")]
     Ended {
         /// The name of the process.
@@ -47,29 +47,29 @@ pub enum Error {
         /// The end of its log.
         log: String,
     },
-    /// Something did not happen in time.
-    #[error("{what} is not there after {seconds} s: {said}")]
-    Late {
-        /// What was waited for.
+    /// A timeout.
+    #[error("timeout after {seconds} s waiting for {what}: {output}")]
+    Timeout {
+        /// The event.
         what: String,
-        /// How long.
+        /// The timeout.
         seconds: u64,
-        /// What was seen last.
-        said: String,
+        /// The last observation.
+        output: String,
     },
     /// A certificate could not be made.
     #[error("cannot make a certificate")]
     Certificate(#[from] rcgen::Error),
-    /// What was asked for is not possible.
+    /// The request is not possible.
     #[error("{0}")]
     Refused(String),
 }
 
-/// The result of everything here that can fail.
+/// The result of fallible functions of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Says which file an error of the system is about.
-pub(crate) fn at(deed: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+/// Adds the file to an error of the system.
+pub(crate) fn at(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_owned();
-    move |source| Error::File { deed, path, source }
+    move |source| Error::File { verb, path, source }
 }

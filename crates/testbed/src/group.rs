@@ -7,11 +7,11 @@ use palisade_need::{Need, Test, run_in_turn};
 use crate::binaries::{available, cluster_available};
 use crate::upstream::upstream;
 
-/// An API server of one's own.
+/// A private API server.
 pub const API_SERVER: Need = Need {
     word: "api-server",
     what: "an API server",
-    how: "`cargo run -p palisade-testbed -- build` builds it, with Go, in some minutes",
+    how: "run `cargo run -p palisade-testbed -- build`, which needs Go and some minutes",
     look: || available().map(drop).map_err(|missing| missing.what),
 };
 
@@ -19,7 +19,7 @@ pub const API_SERVER: Need = Need {
 pub const CLUSTER: Need = Need {
     word: "cluster",
     what: "a whole cluster",
-    how: "as root, with what `cargo run -p palisade-testbed -- build` builds, containerd, runc and the plugins of the container network",
+    how: "run as root, after `cargo run -p palisade-testbed -- build`, with containerd, runc and the CNI plugins",
     look: || {
         cluster_available()
             .map(drop)
@@ -31,11 +31,11 @@ pub const CLUSTER: Need = Need {
 pub const UPSTREAM: Need = Need {
     word: "upstream",
     what: "upstream's CustomResourceDefinitions",
-    how: "`cargo run -p palisade-testbed -- build --only upstream` brings them, with Go",
+    how: "run `cargo run -p palisade-testbed -- build --only upstream`, which needs Go",
     look: || upstream().map(drop).map_err(|missing| missing.what),
 };
 
-/// Runs a group one after the other: each of its tests is a few hundred megabytes.
+/// Runs a group sequentially: each of its tests needs a few hundred megabytes.
 pub fn group(name: &str, need: Need, tests: Vec<(&'static str, fn())>) -> ExitCode {
     let tests = tests.into_iter();
     run_in_turn(tests.map(|(test, run)| Test::new(format!("{name}: {test}"), run).needs(&[need])))

@@ -1,4 +1,4 @@
-//! A shell that waits for the end of this process and removes what it leaves, also after a kill that nothing can catch.
+//! A shell that waits for the end of this process and removes its testbed, also after SIGKILL.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use crate::error::{Error, Result};
 use crate::home::{Home, LEDGER};
 
-/// Reads until the other end of its input is gone, which the kernel sees to. Then ends the processes of the ledger, each only if its
-/// start time is still the one that was written down, and removes the directory.
+/// Reads until the kernel closes the other end of its input. Then kills the processes of the
+/// ledger, each only if it still has the recorded start time, and removes the directory.
 const SCRIPT: &str = r#"
 while read -r _; do :; done
 while read -r word pid start name; do
@@ -19,14 +19,14 @@ done < "$LEDGER"
 rm -rf -- "$HOME_OF_TESTBED"
 "#;
 
-/// The shell; it acts when this is dropped, or when the process ends in whatever way.
+/// The shell; it acts when this is dropped, or when the process ends in any way.
 #[derive(Debug)]
 pub(crate) struct Guard {
     child: Child,
 }
 
 impl Guard {
-    /// Starts to watch over a testbed that has no namespaces.
+    /// Starts to guard a testbed without namespaces.
     pub(crate) fn over(home: &Home) -> Result<Guard> {
         let mut command = Command::new("/bin/sh");
         command

@@ -1,4 +1,5 @@
-//! The directory of a testbed, and its ledger: everything that has to be removed again, written down as it is made.
+//! The directory of a testbed, and its ledger: everything that must be removed, recorded as it is
+//! created.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::Write as _;
@@ -8,13 +9,13 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result, at};
 use crate::process::{Identity, Process};
 
-/// The file that makes a directory a testbed's.
+/// The file that marks the directory of a testbed.
 pub(crate) const LEDGER: &str = "ledger";
 
-/// One thing that was made.
+/// One entry of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// Who made the testbed.
+    /// The process that created the testbed.
     Starter(Identity),
     /// A process with its name.
     Process(String, Identity),
@@ -29,16 +30,15 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// Makes a directory that only its owner can enter; an error if there is something with this name.
+    /// Creates a directory that only its owner can enter; an error if the path exists.
     pub(crate) fn make(directory: &Path) -> Result<Home> {
         if let Some(parent) = directory.parent() {
             fs::create_dir_all(parent).map_err(at("make", parent))?;
         }
         if directory.join(LEDGER).is_file() {
             let path = directory.display();
-            let text = format!(
-                "there is a testbed in `{path}` already; `palisade-testbed down` removes it"
-            );
+            let text =
+                format!("`{path}` already has a testbed; remove it with `palisade-testbed down`");
             return Err(Error::Refused(text));
         }
         let made = DirBuilder::new().mode(0o700).create(directory);
@@ -48,18 +48,18 @@ impl Home {
         Ok(home)
     }
 
-    /// The home of a testbed that was made before.
+    /// The home of an existing testbed.
     pub(crate) fn open(directory: &Path) -> Result<Home> {
         let home = Home::at(directory)?;
         if home.file(LEDGER).is_file() {
             return Ok(home);
         }
         let path = home.directory.display();
-        Err(Error::Refused(format!("there is no testbed in `{path}`")))
+        Err(Error::Refused(format!("no testbed in `{path}`")))
     }
 
     fn at(directory: &Path) -> Result<Home> {
-        // Marks and mounts are compared as text, so that there must be one text for a directory.
+        // Marks and mounts are compared as text: a directory must have one canonical path.
         let directory = directory.canonicalize().map_err(at("find", directory))?;
         Ok(Home { directory })
     }
@@ -69,14 +69,14 @@ impl Home {
         self.directory.join(name)
     }
 
-    /// A directory of it, which is made if it is not there.
+    /// A directory of it, which is created if needed.
     pub(crate) fn subdirectory(&self, name: &str) -> Result<PathBuf> {
         let path = self.file(name);
         fs::create_dir_all(&path).map_err(at("make", &path))?;
         Ok(path)
     }
 
-    /// Writes down that something was made, or is about to be.
+    /// Adds an entry to the ledger, before or after its creation.
     pub(crate) fn note(&self, entry: &Entry) -> Result<()> {
         let path = self.file(LEDGER);
         let line = line(entry);
@@ -85,7 +85,7 @@ impl Home {
         written.map_err(at("write", &path))
     }
 
-    /// Starts a process and writes it down.
+    /// Starts a process and records it.
     pub(crate) fn start(&self, name: &str, command: std::process::Command) -> Result<Process> {
         let logs = self.subdirectory("logs")?;
         let log = logs.join(format!("{name}.log"));
@@ -98,13 +98,14 @@ impl Home {
         Ok(process)
     }
 
-    /// Everything that was written down, in order. Lines that make no sense are not there: whoever died while writing wrote half a line.
+    /// All entries, in order. Unreadable lines are skipped: a process that was killed while writing
+    /// leaves half a line.
     pub(crate) fn entries(&self) -> Vec<Entry> {
         let text = fs::read_to_string(self.file(LEDGER)).unwrap_or_default();
         text.lines().filter_map(entry).collect()
     }
 
-    /// The network namespaces that belong to it.
+    /// Its network namespaces.
     pub(crate) fn namespaces(&self) -> Vec<PathBuf> {
         let namespaces = self.entries().into_iter().filter_map(|it| match it {
             Entry::Namespace(path) => Some(path),
@@ -113,7 +114,7 @@ impl Home {
         namespaces.collect()
     }
 
-    /// The processes that were started, the last of each name.
+    /// The recorded processes, the last of each name.
     pub(crate) fn processes(&self) -> Vec<(String, Identity)> {
         let mut processes: Vec<(String, Identity)> = Vec::new();
         for entry in self.entries() {

@@ -12,10 +12,10 @@ use crate::error::{Error, Result, at};
 use crate::kubeconfig::quoted;
 use crate::process::{command, run};
 
-/// What every pod's namespaces are held by.
+/// The image of the container that holds a pod's namespaces.
 pub(crate) const PAUSE: &str = "registry.k8s.io/pause:3.10";
 
-/// The names under which tests, ours and others', ask for agnhost.
+/// The image names of agnhost in tests, ours and others'.
 const AGNHOST: &[&str] = &[
     "registry.k8s.io/e2e-test-images/agnhost:2.45",
     "registry.k8s.io/e2e-test-images/agnhost:2.55",
@@ -71,7 +71,7 @@ fn from_system((path, package): (&str, &str)) -> Result<Vec<u8>> {
     fs::read(path).map_err(|_| -> Error { Missing::into(from_debian(path, package)) })
 }
 
-/// Puts a layer and what is to be said of it together.
+/// Combines a layer with its config and manifest.
 fn archive(names: &[&str], entrypoint: &[&str], arguments: &[&str], layer: &[u8]) -> Vec<u8> {
     let list = |words: &[&str]| {
         let words: Vec<String> = words.iter().map(|it| quoted(it)).collect();
@@ -109,8 +109,8 @@ fn hash(bytes: &[u8]) -> String {
     letters
 }
 
-/// An image of one program with the libraries that it is linked to, under a name: what it does is the same as in an image
-/// of a static one, and nothing has to be built twice.
+/// An image of one program with its shared libraries, under a name: it behaves like an image of a
+/// static program, and needs no second build.
 pub fn program_image(program: &Path, name: &str) -> Result<Vec<u8>> {
     let mut layer = Archive::default();
     let bytes = stripped(program)?;
@@ -121,7 +121,7 @@ pub fn program_image(program: &Path, name: &str) -> Result<Vec<u8>> {
         std::time::Duration::from_secs(10),
     );
     let mut made = std::collections::BTreeSet::new();
-    // Of a static program ldd says that it is none, and fails.
+    // For a static program ldd fails.
     for line in linked.unwrap_or_default().lines() {
         let path = line.split_whitespace().find(|it| it.starts_with('/'));
         let Some(path) = path.map(Path::new) else {
@@ -143,7 +143,7 @@ pub fn program_image(program: &Path, name: &str) -> Result<Vec<u8>> {
     Ok(archive(&[name], &[&entrypoint], &[], &layer.finish()))
 }
 
-/// A program without what only debuggers need, if there is somebody who can take that away.
+/// A program without debug symbols, if `strip` is installed.
 fn stripped(program: &Path) -> Result<Vec<u8>> {
     let scratch = tempfile::tempdir().map_err(at("make a directory for", program))?;
     let copy = scratch.path().join("program");

@@ -1,4 +1,4 @@
-//! A testbed that somebody else started, known by its directory.
+//! A testbed that another process started, found by its directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::error::{Error, Result, at};
 use crate::home::Home;
 use crate::remove::remove;
 
-/// A testbed that goes on without its starter.
+/// A testbed that keeps running without its starter.
 #[derive(Debug)]
 pub struct Instance {
     home: Home,
@@ -32,7 +32,7 @@ impl Instance {
         seen.collect()
     }
 
-    /// A kubeconfig for somebody who may do everything.
+    /// A kubeconfig of a cluster administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.home.file("admin.kubeconfig")
     }
@@ -45,7 +45,7 @@ impl Instance {
         user_kubeconfig(&self.home, &authority, &url, user, groups)
     }
 
-    /// The pinned kubectl, where the server can be reached.
+    /// The pinned kubectl, in a namespace from which the server is reachable.
     pub fn kubectl(&self) -> Result<Command> {
         Ok(kubectl(&self.home, &available()?))
     }
@@ -54,7 +54,7 @@ impl Instance {
     pub fn log(&self, name: &str) -> Result<PathBuf> {
         let is_known = self.home.processes().iter().any(|(it, _)| it == name);
         if !is_known {
-            return Err(Error::Refused(format!("there is no process `{name}`")));
+            return Err(Error::Refused(format!("process `{name}` not found")));
         }
         Ok(self.home.file(&format!("logs/{name}.log")))
     }

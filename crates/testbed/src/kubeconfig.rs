@@ -1,4 +1,4 @@
-//! Files that tell a client where a server is and who the client is.
+//! Files with the address of a server and the identity of a client.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -47,7 +47,7 @@ current-context: testbed
     write(path, &text)
 }
 
-/// A text as a scalar in double quotes, whatever it has in it.
+/// A text as a scalar in double quotes, with escapes.
 pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {

@@ -1,8 +1,9 @@
 //! A real Kubernetes on one machine, for tests.
 //!
-//! [`Api::start`] gives an API server of its own to a test within seconds; [`Cluster::start`] gives a whole cluster in
-//! network namespaces. The programs are built from pinned modules by `palisade-testbed build`, never by a test: a test says
-//! that it needs [`API_SERVER`] or [`CLUSTER`].
+//! [`Api::start`] starts a private API server for a test within seconds; [`Cluster::start`] starts
+//! a whole cluster in network namespaces. The programs are built from pinned modules by
+//! `palisade-testbed build`, never by a test: a test declares that it needs [`API_SERVER`] or
+//! [`CLUSTER`].
 
 mod api;
 mod archive;

@@ -29,9 +29,9 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Build the programs and images that are not there yet; needs Go
+    /// Build missing programs and images; needs Go
     Build {
-        /// What they are for
+        /// What to build
         #[arg(long, value_enum, default_value = "all")]
         only: Only,
     },
@@ -55,16 +55,16 @@ enum Command {
     },
     /// Print the path of a kubeconfig
     Kubeconfig {
-        /// Whose; somebody who may do everything, if not given
+        /// The user; a cluster administrator by default
         #[arg(long)]
         user: Option<String>,
         /// The groups of the user, two at most
         #[arg(long, requires = "user")]
         group: Vec<String>,
     },
-    /// Run kubectl where the API server can be reached
+    /// Run kubectl in a namespace from which the API server is reachable
     Kubectl {
-        /// What it is to do
+        /// The arguments of kubectl
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
@@ -73,7 +73,7 @@ enum Command {
         /// The archive, as `docker save` writes it
         archive: PathBuf,
     },
-    /// End a testbed and remove everything of it
+    /// End a testbed and remove all of it
     Down,
 }
 
@@ -136,16 +136,16 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
             if extent == Extent::Cluster {
                 bring_upstream()?;
             }
-            say(&binaries.directory().display().to_string());
+            print_line(&binaries.directory().display().to_string());
         }
         Command::Api { detach, server } => {
             let options = Options { server };
             if detach {
                 Api::detached(&directory, &options)?;
-                say(&open()?.kubeconfig().display().to_string());
+                print_line(&open()?.kubeconfig().display().to_string());
             } else {
                 let api = Api::start(&options)?;
-                say(&api.kubeconfig().display().to_string());
+                print_line(&api.kubeconfig().display().to_string());
                 wait_for_signal()?;
             }
         }
@@ -160,18 +160,20 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
                 server: up.server,
             };
             Cluster::detached(&directory, &shape)?;
-            say(&open()?.kubeconfig().display().to_string());
+            print_line(&open()?.kubeconfig().display().to_string());
         }
         Command::Status => return status(&open()?),
         Command::Logs { name } => logs(&open()?, name.as_deref())?,
-        Command::Kubeconfig { user: None, .. } => say(&open()?.kubeconfig().display().to_string()),
+        Command::Kubeconfig { user: None, .. } => {
+            print_line(&open()?.kubeconfig().display().to_string())
+        }
         Command::Kubeconfig {
             user: Some(user),
             group,
         } => {
             let groups: Vec<&str> = group.iter().map(String::as_str).collect();
             let path = open()?.kubeconfig_for(&user, &groups)?;
-            say(&path.display().to_string());
+            print_line(&path.display().to_string());
         }
         Command::Kubectl { words } => {
             let mut kubectl = open()?.kubectl()?;
@@ -180,14 +182,14 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
             return Err(Error::Run { program, source });
         }
         Command::LoadImage { archive } => open()?.load_image(&archive)?,
-        // Nothing there is what was wanted.
+        // Nothing to remove is a success.
         Command::Down if !directory.exists() => {}
         Command::Down => open()?.down()?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where a testbed is if nobody says: a directory of the user's.
+/// The default directory of a testbed.
 fn state() -> PathBuf {
     let home = || PathBuf::from(env::var_os("HOME").unwrap_or_else(|| "/root".into()));
     let state = env::var_os("XDG_STATE_HOME").filter(|it| !it.is_empty());
@@ -195,8 +197,8 @@ fn state() -> PathBuf {
     state.join("palisade/testbed")
 }
 
-/// Prints a line; whoever does not read it need not be told.
-fn say(text: &str) {
+/// Prints a line; an error of the output is ignored.
+fn print_line(text: &str) {
     let _ = writeln!(stdout(), "{text}");
 }
 
@@ -205,7 +207,7 @@ fn status(instance: &Instance) -> Result<ExitCode> {
     let mut is_whole = true;
     for (name, pid, is_alive) in instance.processes() {
         let word = if is_alive { "running" } else { "ended" };
-        say(&format!("{name:<28} {pid:>8} {word}"));
+        print_line(&format!("{name:<28} {pid:>8} {word}"));
         is_whole &= is_alive;
     }
     Ok(ExitCode::from(u8::from(!is_whole)))
@@ -214,13 +216,13 @@ fn status(instance: &Instance) -> Result<ExitCode> {
 fn logs(instance: &Instance, name: Option<&str>) -> Result<()> {
     let Some(name) = name else {
         for (name, ..) in instance.processes() {
-            say(&name);
+            print_line(&name);
         }
         return Ok(());
     };
     let path = instance.log(name)?;
     let text = fs::read(&path).map_err(|source| Error::File {
-        deed: "read",
+        verb: "read",
         path,
         source,
     })?;
@@ -228,7 +230,7 @@ fn logs(instance: &Instance, name: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Returns when somebody wants this process to end.
+/// Waits for a signal to end.
 fn wait_for_signal() -> Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let failed = |source| Error::Run {

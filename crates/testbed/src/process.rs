@@ -1,4 +1,5 @@
-//! Processes that outlive a call: started with a log, known by id and start time, ended for certain.
+//! Processes that outlive a call: started with a log, identified by id and start time, ended
+//! reliably.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -13,10 +14,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::error::{Error, Result, at};
 
-/// The variable by which every process of a testbed, and what it starts, names its directory.
+/// The environment variable with the directory of a testbed, which all its processes inherit.
 pub(crate) const MARK: &str = "PALISADE_TESTBED";
 
-/// A process for good: ids are used again, an id with its start time is not.
+/// A unique process: ids are reused, an id with its start time is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity {
     /// The process id.
@@ -37,16 +38,16 @@ impl Identity {
         Identity::of(self.pid) == Some(self)
     }
 
-    /// Sends a signal, to this process or to nobody.
+    /// Sends a signal to this process, never to a later one with its id.
     pub(crate) fn signal(self, signal: Signal) {
-        // The descriptor is opened before the check, so that the id cannot change hands in between.
+        // The descriptor is opened before the check: the id cannot be reused in between.
         let Some(pid) = Pid::from_raw(self.pid) else {
             return;
         };
         if let Ok(descriptor) = pidfd_open(pid, PidfdFlags::empty())
             && self.is_alive()
         {
-            // A process that ended meanwhile is what was wanted.
+            // A process that has ended meanwhile is a success.
             let _ = pidfd_send_signal(descriptor, signal);
         }
     }
@@ -55,7 +56,7 @@ impl Identity {
 /// State, parent and start time of a process.
 fn stat(pid: i32) -> Option<(char, i32, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in parentheses and may hold anything, parentheses included.
+    // The name is in parentheses and may have any character, parentheses included.
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
@@ -113,7 +114,7 @@ pub(crate) fn kill_all(processes: &BTreeSet<Identity>, within: Duration) -> bool
     until(within, || !processes.iter().any(|it| it.is_alive()))
 }
 
-/// Asks again and again until the answer is yes, or the time is over.
+/// Polls a condition until it holds, or until the timeout.
 pub(crate) fn until(within: Duration, mut answer: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + within;
     loop {
@@ -127,7 +128,7 @@ pub(crate) fn until(within: Duration, mut answer: impl FnMut() -> bool) -> bool 
     }
 }
 
-/// A process that was started here.
+/// A process that this process started.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) name: String,
@@ -137,7 +138,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a command in a process group of its own, so that what a terminal sends to ours does not reach it.
+    /// Starts a command in a process group of its own: signals of a terminal to our group do not
+    /// reach it.
     pub(crate) fn start(
         name: &str,
         mut command: Command,
@@ -158,7 +160,8 @@ impl Process {
             source,
         })?;
         let pid = i32::try_from(child.id()).unwrap_or(0);
-        // A child that was not waited for keeps its id, so that this is its start also if it has ended.
+        // A child that was not waited for keeps its id: this is its start time even if it has
+        // ended.
         let start = stat(pid).map_or(0, |(_, _, start)| start);
         let identity = Identity { pid, start };
         Ok(Process {
@@ -192,15 +195,16 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// The end of what it wrote.
-    pub(crate) fn said(&self) -> String {
+    /// The end of its log.
+    pub(crate) fn output(&self) -> String {
         last_lines(&self.log, 8)
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that has ended is forgotten by the kernel only when it is waited for; one that runs may go on.
+        // The kernel removes an ended process only when it is waited for; a running one keeps
+        // running.
         let _ = self.child.try_wait();
     }
 }
@@ -214,20 +218,20 @@ pub(crate) fn last_lines(path: &Path, lines: usize) -> String {
     all.get(first..).unwrap_or_default().join("\n")
 }
 
-/// Runs a command to its end within a time, and gives what it wrote to standard output.
+/// Runs a command to its end within a timeout, and returns its standard output.
 pub(crate) fn run(mut command: Command, within: Duration) -> Result<String> {
     let words = words(&command);
     let failed = |source| Error::Run {
         program: words.clone(),
         source,
     };
-    let said = tempfile::tempfile().map_err(failed)?;
+    let errors = tempfile::tempfile().map_err(failed)?;
     let output = tempfile::tempfile().map_err(failed)?;
-    let (to, errors) = (
+    let (stdout, stderr) = (
         output.try_clone().map_err(failed)?,
-        said.try_clone().map_err(failed)?,
+        errors.try_clone().map_err(failed)?,
     );
-    command.stdin(Stdio::null()).stdout(to).stderr(errors);
+    command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
     let mut child = command.spawn().map_err(failed)?;
     let mut status = None;
     until(within, || match child.try_wait() {
@@ -241,10 +245,10 @@ pub(crate) fn run(mut command: Command, within: Duration) -> Result<String> {
     let Some(status) = status else {
         let _ = child.kill();
         let _ = child.wait();
-        return Err(Error::Late {
+        return Err(Error::Timeout {
             what: format!("the end of `{words}`"),
             seconds: within.as_secs(),
-            said: content(said),
+            output: content(errors),
         });
     };
     if status.success() {
@@ -252,7 +256,7 @@ pub(crate) fn run(mut command: Command, within: Duration) -> Result<String> {
     }
     Err(Error::Failed {
         program: words,
-        said: content(said).trim_end().to_owned(),
+        output: content(errors).trim_end().to_owned(),
     })
 }
 
@@ -260,13 +264,13 @@ pub(crate) fn run(mut command: Command, within: Duration) -> Result<String> {
 fn content(mut file: File) -> String {
     use std::io::{Read as _, Seek as _};
     let mut bytes = Vec::new();
-    // The file is ours and not linked anywhere; what cannot be read is not said.
+    // The file is ours and not linked anywhere; a read error is ignored.
     let _ = file.rewind();
     let _ = file.read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A command as one would type it.
+/// A command as in a shell.
 pub(crate) fn words(command: &Command) -> String {
     let all = std::iter::once(command.get_program()).chain(command.get_args());
     let all: Vec<String> = all.map(|it| it.display().to_string()).collect();

@@ -1,4 +1,5 @@
-//! Removes a testbed, whoever started it and however that ended: from what its ledger says and what the kernel shows.
+//! Removes a testbed of any starter, also of a killed one: by its ledger and the state of the
+//! kernel.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,23 +11,23 @@ use crate::error::{Error, Result, at};
 use crate::home::{Home, myself};
 use crate::process::{Identity, command, descendants, everybody, is_marked, kill_all, run, until};
 
-/// How long the kernel may take to end processes.
+/// The timeout for the kernel to end processes.
 const ENDING: Duration = Duration::from_secs(20);
 
-/// The group in which containerd makes those of containers, if kubelet names no other.
+/// The control group in which containerd creates those of containers, unless kubelet names another.
 const CONTAINERS: &str = "k8s.io";
 
-/// Ends and removes everything. Doing it twice is the same as once.
+/// Ends and removes everything; idempotent.
 pub(crate) fn remove(home: &Home) -> Result<()> {
     let recorded: BTreeSet<Identity> = home.processes().into_iter().map(|(_, it)| it).collect();
-    // First those that would start others.
+    // First the processes that would start others.
     kill_all(&recorded, ENDING);
     for _ in 0..20 {
         let left = members(home);
         if left.is_empty() {
             break;
         }
-        // Containers before what holds them: whoever interrupts us leaves no container that nothing leads to.
+        // Containers before their records: an interruption must not leave an unrecorded container.
         let inner = descendants(&left);
         kill_all(&inner, ENDING);
         kill_all(&left, ENDING);
@@ -34,11 +35,11 @@ pub(crate) fn remove(home: &Home) -> Result<()> {
     let containers = containers(home);
     let left = members(home);
     if let Some(process) = left.first() {
-        let said = fs::read_to_string(format!("/proc/{}/comm", process.pid)).unwrap_or_default();
-        return Err(Error::Late {
-            what: format!("the end of process {} ({})", process.pid, said.trim()),
+        let output = fs::read_to_string(format!("/proc/{}/comm", process.pid)).unwrap_or_default();
+        return Err(Error::Timeout {
+            what: format!("the end of process {} ({})", process.pid, output.trim()),
             seconds: ENDING.as_secs(),
-            said: "it cannot be killed".to_owned(),
+            output: "it cannot be killed".to_owned(),
         });
     }
     for container in &containers {
@@ -46,7 +47,7 @@ pub(crate) fn remove(home: &Home) -> Result<()> {
     }
     if !containers.is_empty() {
         for directory in group_directories(CONTAINERS) {
-            // Refused, rightly, while somebody else has containers there.
+            // Fails, as it should, while another testbed has containers there.
             let _ = fs::remove_dir(directory);
         }
     }
@@ -61,8 +62,8 @@ pub(crate) fn remove(home: &Home) -> Result<()> {
     }
 }
 
-/// The processes that belong to a testbed: by its mark, by being in one of its network namespaces, or by being
-/// in one of its containers.
+/// The processes of a testbed: those with its mark, in one of its network namespaces, or in one of
+/// its containers.
 pub(crate) fn members(home: &Home) -> BTreeSet<Identity> {
     let spaces = home.namespaces();
     let spaces: Vec<(u64, u64)> = spaces.iter().filter_map(|it| place(it)).collect();
@@ -83,7 +84,8 @@ pub(crate) fn members(home: &Home) -> BTreeSet<Identity> {
     members
 }
 
-/// The control groups of all containers that have not been deleted: containerd keeps a directory for each in its state.
+/// The control groups of all containers that have not been deleted: containerd keeps a directory
+/// for each in its state.
 fn containers(home: &Home) -> Vec<String> {
     let mut found = Vec::new();
     for node in subdirectories(&home.directory) {
@@ -95,14 +97,14 @@ fn containers(home: &Home) -> Vec<String> {
     found
 }
 
-/// Which file it is, wherever it is mounted.
+/// The identity of a file, independent of its mounts.
 fn place(path: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt as _;
     let metadata = fs::metadata(path).ok()?;
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// Takes the mount of a namespace away, if it is there.
+/// Unmounts a namespace, if it is mounted.
 fn unmount(path: &Path) -> Result<()> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let text = path.display().to_string();
@@ -150,7 +152,7 @@ fn remove_group(path: &str) -> Result<()> {
         for below in subdirectories(directory) {
             empty(&below);
         }
-        // Refused while a process that has ended is not yet forgotten; tried again by the caller.
+        // Fails while an ended process was not waited for; the caller tries again.
         let _ = fs::remove_dir(directory);
     }
     for directory in group_directories(path) {

@@ -1,4 +1,4 @@
-//! How etcd and the API server are started: where they sit and what they are told.
+//! The start of etcd and the API server: their addresses and options.
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ const NAMES: &[&str] = &[
 /// The first address of the range of Services, which is the server's.
 const SERVICE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
 
-/// Every request is written down once, when it has been answered.
+/// Logs every request once, with its response.
 const AUDIT: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -33,9 +33,9 @@ rules:
 - level: Metadata
 ";
 
-/// Where the two listen, and in which network namespace.
+/// The addresses of the two servers, and their network namespace.
 #[derive(Debug, Clone)]
-pub(crate) struct Seat {
+pub(crate) struct Location {
     pub(crate) namespace: Option<PathBuf>,
     pub(crate) address: IpAddr,
     pub(crate) port: u16,
@@ -43,11 +43,11 @@ pub(crate) struct Seat {
     etcd_peer: u16,
 }
 
-impl Seat {
-    /// On the loopback interface, with ports that the kernel finds to be free.
-    pub(crate) fn loopback() -> Result<Seat> {
+impl Location {
+    /// On the loopback interface, with free ports from the kernel.
+    pub(crate) fn loopback() -> Result<Location> {
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        // All are held until all are known, or the kernel could give one of them twice.
+        // All are bound until all are known, or the kernel could return one of them twice.
         let listeners = [0; 3].map(|port| TcpListener::bind((address, port)));
         let mut ports = [0; 3];
         for (port, listener) in ports.iter_mut().zip(listeners) {
@@ -57,7 +57,7 @@ impl Seat {
                 .port();
         }
         let [port, etcd, etcd_peer] = ports;
-        Ok(Seat {
+        Ok(Location {
             namespace: None,
             address,
             port,
@@ -66,9 +66,9 @@ impl Seat {
         })
     }
 
-    /// In a network namespace where nobody else listens.
-    pub(crate) fn within(namespace: &Path, address: IpAddr) -> Seat {
-        Seat {
+    /// In a network namespace without other servers.
+    pub(crate) fn within(namespace: &Path, address: IpAddr) -> Location {
+        Location {
             namespace: Some(namespace.to_owned()),
             address,
             port: 6443,
@@ -82,12 +82,13 @@ impl Seat {
         format!("https://{}:{}", self.address, self.port)
     }
 
-    /// Whether somebody listens; always, as far as can be known from outside a namespace. Cheaper than asking with a program.
+    /// Whether the port is open; always true if it cannot be checked from outside a namespace.
+    /// Cheaper than a program.
     pub(crate) fn is_open(&self) -> bool {
         self.namespace.is_some() || TcpStream::connect((self.address, self.port)).is_ok()
     }
 
-    /// A program that is to run where the server can be reached.
+    /// A program in a namespace from which the server is reachable.
     pub(crate) fn enter(&self, program: &Path) -> Command {
         match &self.namespace {
             None => Command::new(program),
@@ -115,11 +116,11 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Makes all of them anew.
+    /// Creates all of them.
     pub(crate) fn make(home: &Home, address: IpAddr) -> Result<Keys> {
         let directory = home.subdirectory("pki")?;
         let authority = Authority::make("ca", &directory)?;
-        // Whoever has a certificate of etcd's authority can read and write everything, so that users must not.
+        // A certificate of etcd's authority grants full access: users must not have one.
         let store = Authority::make("etcd-ca", &directory)?;
         let addresses = [address, SERVICE];
         let keys = Keys {
@@ -147,10 +148,10 @@ fn option(name: &str, value: impl AsRef<Path>) -> String {
 }
 
 /// The store.
-pub(crate) fn etcd(home: &Home, binaries: &Binaries, seat: &Seat, keys: &Keys) -> Command {
-    let clients = format!("https://{}:{}", seat.address, seat.etcd);
-    let peers = format!("http://{}:{}", seat.address, seat.etcd_peer);
-    let mut command = seat.enter(&binaries.path("etcd"));
+pub(crate) fn etcd(home: &Home, binaries: &Binaries, location: &Location, keys: &Keys) -> Command {
+    let clients = format!("https://{}:{}", location.address, location.etcd);
+    let peers = format!("http://{}:{}", location.address, location.etcd_peer);
+    let mut command = location.enter(&binaries.path("etcd"));
     command.args([
         "--name=testbed".to_owned(),
         option("data-dir", home.file("etcd")),
@@ -163,9 +164,9 @@ pub(crate) fn etcd(home: &Home, binaries: &Binaries, seat: &Seat, keys: &Keys) -
         option("key-file", &keys.store.key),
         option("trusted-ca-file", &keys.store.authority),
         "--client-cert-auth".to_owned(),
-        // What a test wrote need not survive the machine.
+        // The data of a test need not survive the machine.
         "--unsafe-no-fsync".to_owned(),
-        // A hundred thousand pods, and what they were before, are more than the usual limit of 2 GB has room for.
+        // A hundred thousand pods, with their history, exceed the default limit of 2 GB.
         "--quota-backend-bytes=8589934592".to_owned(),
         "--log-level=warn".to_owned(),
     ]);
@@ -176,19 +177,22 @@ pub(crate) fn etcd(home: &Home, binaries: &Binaries, seat: &Seat, keys: &Keys) -
 pub(crate) fn api_server(
     home: &Home,
     binaries: &Binaries,
-    seat: &Seat,
+    location: &Location,
     keys: &Keys,
     more: &[String],
 ) -> Command {
-    let mut command = seat.enter(&binaries.path("kube-apiserver"));
+    let mut command = location.enter(&binaries.path("kube-apiserver"));
     command.args([
-        format!("--etcd-servers=https://{}:{}", seat.address, seat.etcd),
+        format!(
+            "--etcd-servers=https://{}:{}",
+            location.address, location.etcd
+        ),
         option("etcd-cafile", &keys.store.authority),
         option("etcd-certfile", &keys.store.certificate),
         option("etcd-keyfile", &keys.store.key),
-        format!("--bind-address={}", seat.address),
-        format!("--advertise-address={}", seat.address),
-        format!("--secure-port={}", seat.port),
+        format!("--bind-address={}", location.address),
+        format!("--advertise-address={}", location.address),
+        format!("--secure-port={}", location.port),
         option("tls-cert-file", &keys.server.certificate),
         option("tls-private-key-file", &keys.server.key),
         option("client-ca-file", keys.authority.certificate()),

@@ -1,4 +1,5 @@
-//! Upstream's own CustomResourceDefinitions, which ours are compared with: brought by Go from its module, in two releases.
+//! Upstream's own CustomResourceDefinitions in two releases, for comparison with ours; Go downloads
+//! them as modules.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ const RELEASES: [Release; 2] = [
 const MODULE: &str = "sigs.k8s.io/network-policy-api";
 const CHANNELS: [&str; 2] = ["standard", "experimental"];
 
-/// Where the definitions of all releases are kept: `RELEASE/CHANNEL/FILE.yaml`.
+/// The directory of the definitions of all releases: `RELEASE/CHANNEL/FILE.yaml`.
 pub fn upstream() -> std::result::Result<PathBuf, Missing> {
     let directory = directory();
     let absent = RELEASES
@@ -40,19 +41,19 @@ pub fn upstream() -> std::result::Result<PathBuf, Missing> {
     match absent {
         None => Ok(directory),
         Some(release) => Err(Missing {
-            what: format!("not brought yet: upstream's definitions of {release}"),
-            remedy: "`cargo run -p palisade-testbed -- build --only upstream` does it, with Go"
+            what: format!("upstream's definitions of {release} not found"),
+            remedy: "run `cargo run -p palisade-testbed -- build --only upstream`, which needs Go"
                 .to_owned(),
         }),
     }
 }
 
-/// The modules are named for their releases, so that they need not be beside programs of one version.
+/// The modules are named for their releases; they do not depend on the version of the programs.
 fn directory() -> PathBuf {
     cache().with_file_name("upstream")
 }
 
-/// Brings what is not there yet. A release appears under its name when it is complete.
+/// Downloads missing releases. A release gets its name when it is complete.
 pub fn bring_upstream() -> Result<()> {
     let directory = directory();
     fs::create_dir_all(&directory).map_err(at("make", &directory))?;
@@ -82,7 +83,7 @@ pub fn bring_upstream() -> Result<()> {
     Ok(())
 }
 
-/// Files that are read-only in Go's cache; the copies can be removed.
+/// Copies files that are read-only in Go's cache; the copies can be removed.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).map_err(at("make", to))?;
     for entry in fs::read_dir(from).map_err(at("read", from))? {
@@ -113,7 +114,7 @@ fn go(directory: &Path, words: &[&str]) -> Result<String> {
     if !output.status.success() {
         return Err(Error::Failed {
             program: format!("go {}", words.join(" ")),
-            said: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            output: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         });
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())

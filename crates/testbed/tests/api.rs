@@ -1,4 +1,4 @@
-//! An API server of one's own: it answers, refuses, remembers, and leaves nothing. Needs the built programs.
+//! A private API server: it answers, rejects, stores, and leaves nothing. Needs the built programs.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,13 +28,13 @@ fn main() -> ExitCode {
         API_SERVER,
         vec![
             ("the server answers", answers),
-            ("a user may do what roles say and no more", roles),
+            ("a user has the rights of its roles and no more", roles),
             ("a restart keeps the data and the port", restart),
-            ("a paused server says nothing and then goes on", pause),
-            ("requests are written down", audit),
+            ("a paused server sends nothing and then continues", pause),
+            ("requests are logged", audit),
             ("a dropped server leaves nothing", dropped),
             ("a killed owner leaves nothing", killed),
-            ("a detached server is known by its state", detached),
+            ("a detached server is found by its directory", detached),
         ],
     )
 }
@@ -43,7 +43,8 @@ fn start() -> Api {
     Api::start(&Options::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// One for all tests that leave it as it is. Nothing is dropped at the end of a process, so that it ends as that of a killed owner does.
+/// One for all tests that do not change it. A static is not dropped at the end of a process: it
+/// ends as that of a killed owner does.
 fn shared() -> &'static Api {
     static SHARED: OnceLock<Api> = OnceLock::new();
     SHARED.get_or_init(start)
@@ -67,10 +68,10 @@ fn roles() {
         command.arg("--kubeconfig").arg(&reader).args(words);
         command
     };
-    let said = fails(as_jane(&["get", "pods"]));
+    let output = fails(as_jane(&["get", "pods"]));
     assert!(
-        said.contains("User \"jane\" cannot list resource \"pods\""),
-        "{said}"
+        output.contains("User \"jane\" cannot list resource \"pods\""),
+        "{output}"
     );
     for (group, name) in [("readers", "pods"), ("guests", "nodes")] {
         let mut role = api.kubectl();
@@ -89,10 +90,10 @@ fn roles() {
                 .status
                 .success()
     });
-    let said = fails(as_jane(&["create", "namespace", "mine"]));
+    let output = fails(as_jane(&["create", "namespace", "mine"]));
     assert!(
-        said.contains("cannot create resource \"namespaces\""),
-        "{said}"
+        output.contains("cannot create resource \"namespaces\""),
+        "{output}"
     );
 }
 
@@ -104,8 +105,8 @@ fn restart() {
     api.stop_server();
     let mut refused = api.kubectl();
     refused.args(["get", "namespace", "kept"]);
-    let said = fails(refused);
-    assert!(said.contains("refused"), "{said}");
+    let output = fails(refused);
+    assert!(output.contains("refused"), "{output}");
     api.start_server().unwrap();
     assert_eq!(api.url(), url);
     let mut namespace = api.kubectl();
@@ -120,8 +121,8 @@ fn pause() {
         command
     };
     api.pause();
-    let said = fails(get());
-    assert!(!said.contains("refused"), "{said}");
+    let output = fails(get());
+    assert!(!output.contains("refused"), "{output}");
     api.resume();
     until(Duration::from_secs(10), || {
         get().output().unwrap().status.success()
@@ -158,8 +159,8 @@ fn killed() {
     let owner = owner.arg("api").stdout(Stdio::piped());
     let mut owner = owner.spawn().unwrap();
     let mut line = String::new();
-    let said = owner.stdout.take().unwrap();
-    BufReader::new(said).read_line(&mut line).unwrap();
+    let output = owner.stdout.take().unwrap();
+    BufReader::new(output).read_line(&mut line).unwrap();
     let directory = Path::new(line.trim_end()).parent().unwrap();
     assert_eq!(processes_of(directory).len(), 2);
     owner.kill().unwrap();
@@ -180,8 +181,8 @@ fn detached() {
     let path = answer(of(&["api", "--detach"]));
     assert_eq!(Path::new(path.trim_end()), state.join("admin.kubeconfig"));
     assert_eq!(answer(of(&["status"])).matches(" running\n").count(), 2);
-    let said = fails(of(&["api", "--detach"]));
-    assert!(said.contains("already"), "{said}");
+    let output = fails(of(&["api", "--detach"]));
+    assert!(output.contains("already"), "{output}");
     let user = answer(of(&[
         "kubeconfig",
         "--user",

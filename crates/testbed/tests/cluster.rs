@@ -1,5 +1,5 @@
-//! A whole cluster: nodes become ready, pods reach each other, and nothing is left, however its starter ended. Needs the built programs,
-//! containerd and root.
+//! A whole cluster: nodes become ready, pods reach each other, and nothing is left after any end of
+//! its starter. Needs the built programs, containerd and root.
 
 #![allow(
     clippy::unwrap_used,
@@ -36,7 +36,8 @@ fn main() -> ExitCode {
     )
 }
 
-/// Everything that a testbed could leave: mounts below its directory, groups of containers, links of ours.
+/// Everything that a testbed could leave: mounts below its directory, groups of containers, links
+/// of ours.
 fn traces(directory: &Path) -> Vec<String> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let path = directory.display().to_string();
@@ -76,7 +77,8 @@ fn list(directory: &Path) -> impl Iterator<Item = PathBuf> {
     entries.map(|it| it.path())
 }
 
-/// The processes that carry the mark of a testbed, and all that descend from them: containers among them.
+/// The processes that carry the mark of a testbed, and all that descend from them: containers among
+/// them.
 fn family(directory: &Path) -> BTreeSet<Identity> {
     let mark = format!("PALISADE_TESTBED={}", directory.display());
     let pids = || list(Path::new("/proc")).filter_map(|it| it.file_name()?.to_str()?.parse().ok());
@@ -115,7 +117,7 @@ spec:
     )
 }
 
-/// Two pods on two nodes, which are asked for each other's names.
+/// Two pods on two nodes, each of which requests the name of the other.
 fn meet(kubectl: &dyn Fn() -> Command, scratch: &Path) {
     let manifest = scratch.join("pods.yaml");
     fs::write(
@@ -123,7 +125,7 @@ fn meet(kubectl: &dyn Fn() -> Command, scratch: &Path) {
         [pod("left", "n1"), pod("right", "n2")].join("---\n"),
     )
     .unwrap();
-    // The account of a namespace is made by a controller, soon.
+    // A controller creates the account of a namespace soon.
     until(Duration::from_secs(60), || {
         let made = kubectl()
             .args(["get", "serviceaccount", "default"])
@@ -173,7 +175,7 @@ fn killed() {
     let bed = Bed::new();
     let state = bed.state.clone();
     let before = traces(&state);
-    // At several moments: among namespaces, when a container daemon runs, and when all run.
+    // At several moments: with namespaces only, when a container daemon runs, and when all run.
     for moment in ["namespace ", " containerd-n1", " kubelet-n2"] {
         let mut starter = bed.testbed();
         let starter = starter
@@ -212,6 +214,6 @@ fn detached() {
     ok(bed.testbed().arg("down"));
     assert_eq!(traces(&state), before);
     assert!(!members.iter().any(|it| it.is_alive()));
-    // Once more is no mistake.
+    // Removing twice is no error.
     ok(bed.testbed().arg("down"));
 }

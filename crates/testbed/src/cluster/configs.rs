@@ -1,4 +1,4 @@
-//! What the parts of a cluster are told, as text.
+//! The configuration files and options of a cluster's components.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -15,8 +15,9 @@ use crate::process::run;
 
 use super::network::Plugin;
 
-/// What a distribution would bring: the right of the API server's client to kubelets is that of `system:masters`; kube-proxy and
-/// nodes have theirs from the server itself. Only the role for kube-proxy has nobody yet.
+/// The objects that a distribution would add: the API server's client of kubelets has the rights of
+/// `system:masters`; kube-proxy and nodes have roles from the server itself. Only the role of
+/// kube-proxy needs a binding.
 const ROLES: &str = "apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
@@ -31,7 +32,7 @@ subjects:
   name: system:kube-proxy
 ";
 
-/// Writes what the server does not bring by itself.
+/// Writes the objects that the server does not create by itself.
 pub(crate) fn bootstrap(home: &Home, api: &Api) -> Result<()> {
     let path = home.file("bootstrap.yaml");
     write(&path, ROLES)?;
@@ -53,12 +54,12 @@ pub(crate) fn controllers(home: &Home, api: &Api) -> Vec<String> {
         format!("--cluster-signing-cert-file={}", file("ca.crt")),
         format!("--cluster-signing-key-file={}", file("ca.key")),
         "--use-service-account-credentials=true".to_owned(),
-        // Ranges of pods are ours to say: each node knows its own.
+        // The testbed assigns the ranges of pods: each node has its own.
         "--allocate-node-cidrs=false".to_owned(),
     ]
 }
 
-/// How containerd connects pods.
+/// The CNI configuration.
 pub(crate) fn cni(directory: &Path, pods: &str, plugin: Plugin) -> String {
     let kind = match plugin {
         Plugin::Ptp => r#""type": "ptp", "ipMasq": false"#,

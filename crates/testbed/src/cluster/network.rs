@@ -1,4 +1,5 @@
-//! The network of a cluster: a namespace for the control plane with a bridge, one for each node, and routes between the ranges of pods.
+//! The network of a cluster: a namespace for the control plane with a bridge, one for each node,
+//! and routes between the ranges of pods.
 
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
@@ -13,7 +14,7 @@ use crate::process::{command, run};
 use super::node::Node;
 use crate::server::SERVICES;
 
-/// How long one change of a network may take.
+/// The timeout for one change of a network.
 const CHANGE: Duration = Duration::from_secs(20);
 
 /// How pods are connected to their node.
@@ -50,7 +51,8 @@ impl Space {
         let made = command("unshare", [space.option().as_os_str(), "true".as_ref()]);
         run(made, CHANGE)?;
         space.ip("link set lo up")?;
-        // Without a mount of its own /proc shows the settings of whoever reads it, so that this is the namespace's.
+        // Without a mount of its own, /proc shows the settings of the reader's namespace, here this
+        // one.
         let settings = "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter; \
                         echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet";
         let mut set = space.command(Path::new("sh"));
@@ -105,7 +107,7 @@ pub(crate) fn node(home: &Home, plane: &Space, number: u8, address: Ipv4Addr) ->
     Ok(space)
 }
 
-/// The way to every range of pods, from everywhere.
+/// Adds the routes to every range of pods.
 pub(crate) fn routes(plane: &Space, nodes: &[Node]) -> Result<()> {
     for to in nodes {
         let way = format!("route add {} via {}", to.pods(), to.address);
@@ -113,7 +115,8 @@ pub(crate) fn routes(plane: &Space, nodes: &[Node]) -> Result<()> {
         for from in nodes.iter().filter(|it| it.number != to.number) {
             from.space.ip(&way)?;
         }
-        // Addresses of Services are translated on the way out, but only if there is a way: nodes have no other one.
+        // Addresses of Services are translated on output, but only if there is a route: nodes have
+        // no default route.
         let services = format!("route add {SERVICES} via {}", super::PLANE);
         to.space.ip(&services)?;
     }

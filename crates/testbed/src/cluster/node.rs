@@ -1,4 +1,5 @@
-//! One node: containerd, kubelet and, if wanted, kube-proxy, in one network and one mount namespace.
+//! One node: containerd, kubelet and, if wanted, kube-proxy, in one network and one mount
+//! namespace.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -16,8 +17,8 @@ use crate::process::{Process, run, until};
 use super::network::{self, Space};
 use super::{Shape, configs};
 
-/// Mounts of a node must not reach ours, but those of containerd must reach kubelet and the other way round. What both keep at
-/// places that cannot be chosen is kept in memory, and is gone with the namespace.
+/// Mounts of a node must not reach ours, but those of containerd must reach kubelet, and vice
+/// versa. Fixed paths of both are in memory, and disappear with the namespace.
 const APART: &str = "mount --make-rshared / && mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/lib && mount -t tmpfs tmpfs /var/log \
                      && mkdir -p /run/lock /var/lib/kubelet /var/log/pods && exec \"$@\"";
 
@@ -32,7 +33,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Its namespace, link and files; nothing runs yet.
+    /// Creates its namespace, link and files; starts nothing.
     pub(crate) fn make(home: &Home, plane: &Space, number: u8, shape: &Shape) -> Result<Node> {
         let address = Ipv4Addr::new(172, 30, 0, number.saturating_add(100));
         let space = network::node(home, plane, number, address)?;
@@ -63,7 +64,7 @@ impl Node {
         format!("10.200.{}.0/24", self.number)
     }
 
-    /// Starts containerd, which makes the node's mount namespace, and gives it the images.
+    /// Starts containerd, which makes the node's mount namespace, and loads the images.
     pub(crate) fn start_containerd(&mut self, home: &Home, binaries: &Binaries) -> Result<()> {
         let mut command = self.space.command(Path::new("unshare"));
         command.args([
@@ -90,10 +91,10 @@ impl Node {
             return Err(error);
         }
         if !is_there {
-            return Err(Error::Late {
+            return Err(Error::Timeout {
                 what: name,
                 seconds: 30,
-                said: process.said(),
+                output: process.output(),
             });
         }
         self.processes.push(process);
@@ -173,12 +174,12 @@ impl Node {
     }
 
     /// The last lines of its logs.
-    pub(crate) fn said(&self) -> String {
-        let said = self
+    pub(crate) fn output(&self) -> String {
+        let output = self
             .processes
             .iter()
-            .map(|it| format!("{}:\n{}", it.name, it.said()));
-        said.collect::<Vec<String>>().join("\n")
+            .map(|it| format!("{}:\n{}", it.name, it.output()));
+        output.collect::<Vec<String>>().join("\n")
     }
 }
 

@@ -1,4 +1,4 @@
-//! What both groups of tests share: a state that is removed, and words for commands.
+//! The common code of both groups of tests: a state that is removed, and commands.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The state of a testbed of the command line, which is removed also if the test fails.
+/// The state of a testbed of the command line, which is removed even if the test fails.
 pub(crate) struct Bed {
     pub(crate) state: PathBuf,
     _scratch: tempfile::TempDir,
 }
 
 impl Bed {
-    /// A place for one; nothing is started.
+    /// A directory for one; nothing is started.
     pub(crate) fn new() -> Bed {
         let scratch = tempfile::tempdir().unwrap();
         let state = scratch.path().canonicalize().unwrap().join("bed");
@@ -23,7 +23,7 @@ impl Bed {
         }
     }
 
-    /// The program, told of this state.
+    /// The program with the option for this state.
     pub(crate) fn testbed(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_palisade-testbed"));
         command.arg("--state").arg(&self.state);
@@ -37,12 +37,12 @@ impl Drop for Bed {
     }
 }
 
-/// What a command writes; it must succeed.
+/// The output of a command, which must succeed.
 #[track_caller]
 pub(crate) fn answer(mut command: Command) -> String {
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -50,11 +50,11 @@ pub(crate) fn answer(mut command: Command) -> String {
 #[track_caller]
 pub(crate) fn ok(command: &mut Command) {
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}");
 }
 
-/// What a command says that must fail.
+/// The error of a command, which must fail.
 #[track_caller]
 pub(crate) fn fails(mut command: Command) -> String {
     let output = command.output().unwrap();
