@@ -4,7 +4,9 @@
 //! edited text and compares the models. Only proven fixes are written.
 
 mod edit;
+mod fixable;
 mod prove;
+mod rewrite;
 mod unified;
 mod write;
 
@@ -13,13 +15,14 @@ use std::path::Path;
 
 use palisade_api::{Kind, Located, Object, PathStep, Source, SourceId, Span};
 use palisade_core::analysis::lint::{Finding, FindingTarget};
-use palisade_core::net::CidrText;
 use palisade_core::program::RulePlace;
 
 use self::edit::{TextEdit, emptied, renamed, without_entry, without_item};
+use self::fixable::{Removal, Rewrite};
 pub(super) use self::prove::FixInput;
 use self::prove::{ModelChange, prove};
-use crate::findings::{FindingLocator, LocatedFinding, peers_of};
+use self::rewrite::{masked, related};
+use crate::findings::{FindingLocator, LintCode, LocatedFinding, peers_of};
 use crate::sarif::Edit;
 use crate::view::Placer;
 
@@ -288,33 +291,39 @@ impl Planner<'_, '_, '_> {
 
     /// Returns the fix that a finding needs, if its code is fixable.
     fn request(&self, finding: &LocatedFinding) -> Option<FixRequest> {
-        if let Some(of_engine) = &finding.finding {
-            return self.request_of(of_engine, finding.code.name());
-        }
-        let (source, span) = finding.place?;
-        let text = self.known.text(source);
-        match finding.code.name() {
-            "CIDR-HOSTBITS" => Some(FixRequest::Text(masked(text, span))),
-            "RELATED-CASE" => Some(FixRequest::Text(related(text, span))),
-            "PORT-RANGE-SINGLE" => Some(FixRequest::Text(self.single_port(finding))),
-            "IGNORED-RULES" => {
-                let entry = self.located(finding, &[]);
-                let cut = entry.and_then(|entry| without_entry(text, entry));
-                Some(FixRequest::Text(cut.map(|cut| vec![cut])))
+        match (finding.code, &finding.finding) {
+            (LintCode::Engine(_), Some(of_engine)) => self.removal(of_engine),
+            (LintCode::Reading(code), _) => {
+                let rewrite = Rewrite::of(code)?;
+                Some(FixRequest::Text(self.rewritten(rewrite, finding)))
             }
-            _ => None,
+            (LintCode::Engine(_), None) | (LintCode::Ignore(_), _) => None,
         }
     }
 
-    fn request_of(&self, finding: &Finding, name: &str) -> Option<FixRequest> {
+    /// Rewrites the text of a finding; `None`: the layout does not permit it.
+    fn rewritten(&self, rewrite: Rewrite, finding: &LocatedFinding) -> Option<Vec<TextEdit>> {
+        let (source, span) = finding.place?;
+        let text = self.known.text(source);
+        match rewrite {
+            Rewrite::MaskedBlock => masked(text, span),
+            Rewrite::RelationCase => related(text, span),
+            Rewrite::SinglePort => self.single_port(finding),
+            Rewrite::WithoutEntry => {
+                let cut = without_entry(text, self.located(finding, &[])?)?;
+                Some(vec![cut])
+            }
+        }
+    }
+
+    /// Returns the rule or peer whose removal fixes a finding of the engine.
+    fn removal(&self, finding: &Finding) -> Option<FixRequest> {
         if !finding.always {
             return None;
         }
-        match (name, finding.at) {
-            ("SHADOWED" | "REDUNDANT-RULE", FindingTarget::Rule(place)) => {
-                Some(FixRequest::Rule(place))
-            }
-            ("NEVER-MATCHES", FindingTarget::Peer(place, index)) => {
+        match (Removal::of(finding.code)?, finding.at) {
+            (Removal::Rule, FindingTarget::Rule(place)) => Some(FixRequest::Rule(place)),
+            (Removal::Peer, FindingTarget::Peer(place, index)) => {
                 let (object, _) = self.object(place)?;
                 let (_, peers) = peers_of(object, place)?;
                 let (item, _) = peers.get(index as usize)?;
@@ -324,7 +333,7 @@ impl Planner<'_, '_, '_> {
                 // An item with several peers stays: its other peers may match.
                 (of_model.len() == 1).then_some(FixRequest::Peer(place, *item, of_model))
             }
-            _ => None,
+            (Removal::Rule | Removal::Peer, _) => None,
         }
     }
 
@@ -429,34 +438,6 @@ fn steps(path: &str) -> Option<Vec<PathStep<'_>>> {
         }
     }
     Some(steps)
-}
-
-/// Clears the host bits of a block of addresses.
-fn masked(text: &str, span: Span) -> Option<Vec<TextEdit>> {
-    let (span, block) = word(text, span)?;
-    let masked = CidrText::parse(block).ok()?.cidr.to_string();
-    Some(vec![renamed(text, span, &masked)?])
-}
-
-/// Writes a relation in the case of the API.
-fn related(text: &str, span: Span) -> Option<Vec<TextEdit>> {
-    let (span, word) = word(text, span)?;
-    let words = ["Self", "NotSelf"];
-    let canonical = words.iter().find(|it| it.eq_ignore_ascii_case(word))?;
-    Some(vec![renamed(text, span, canonical)?])
-}
-
-/// Returns the span of a word with its quotes, and the word without them. Parsers include a comment
-/// after a quoted word in its span; this span ends at the quote.
-fn word(text: &str, span: Span) -> Option<(Span, &str)> {
-    let written = text.get(span.range())?;
-    let quote = written.chars().next().filter(|it| matches!(it, '"' | '\''));
-    let Some(quote) = quote else {
-        return Some((span, written));
-    };
-    let (word, _) = written.get(1..)?.split_once(quote)?;
-    let start = span.start as usize;
-    Some((Span::new(start, start + word.len() + 2), word))
 }
 
 /// Formats the edits as a unified diff.
