@@ -447,6 +447,12 @@ impl<'a> Cluster<'a> {
         }
     }
 
+    /// Returns the identifier of a rule: `netpol/shop/db#ingress[0]`.
+    pub fn rule_name(&self, place: RulePlace) -> String {
+        let policy = self.policy_name(place.policy);
+        format!("{policy}#{}[{}]", place.direction.key(), place.index)
+    }
+
     /// Returns the name of a pod: `shop/web-0`, or `shop/deploy/web` for a template.
     pub fn pod_name(&self, id: PodId) -> String {
         let Some(pod) = self.pods.get(id.0 as usize) else {

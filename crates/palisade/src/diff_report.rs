@@ -50,10 +50,7 @@ impl Decided {
             names.collect::<Vec<String>>()
         };
         let place = cause.rule().and_then(|rule| version.program.place(rule));
-        let rule = place.map(|it| {
-            let policy = version.cluster.policy_name(it.policy);
-            format!("{policy}#{}[{}]", it.direction.key(), it.index)
-        });
+        let rule = place.map(|it| version.cluster.rule_name(it));
         let policies = match cause {
             Cause::Isolation(id) | Cause::DefaultIsolation(id) => {
                 names(version.program.isolation(id))

@@ -15,7 +15,6 @@ use palisade_api::{
 use palisade_core::analysis::affect::Decider;
 use palisade_core::analysis::lint::{Finding, FindingTarget};
 use palisade_core::model::Cluster;
-use palisade_core::program::RulePlace;
 use rayon::prelude::*;
 
 pub(crate) use self::code::{IgnoreCode, LintCode};
@@ -231,17 +230,11 @@ impl<'t> FindingLocator<'t> {
         let by = finding.by.iter().filter_map(|part: &Decider| part.rule());
         let mut rules: Vec<String> = Vec::new();
         for place in own.into_iter().chain(by) {
-            let rule = rule_id(self.cluster, place);
+            let rule = self.cluster.rule_name(place);
             if !rules.contains(&rule) {
                 rules.push(rule);
             }
         }
         rules
     }
-}
-
-/// Returns the id of a rule.
-pub(crate) fn rule_id(cluster: &Cluster<'_>, place: RulePlace) -> String {
-    let policy = cluster.policy_name(place.policy);
-    format!("{policy}#{}[{}]", place.direction.key(), place.index)
 }

@@ -58,10 +58,7 @@ fn nft(cluster: &Cluster<'_>, program: &Program, node: &str) -> String {
     // The text is not installed: any generation would do.
     let settings = Settings::of_node(Generation::FIRST, &NodeOptions::default());
     let name = |rule| match program.place(rule) {
-        Some(place) => {
-            let policy = cluster.policy_name(place.policy);
-            format!("{policy}#{}[{}]", place.direction.key(), place.index)
-        }
+        Some(place) => cluster.rule_name(place),
         None => String::new(),
     };
     ruleset(&plan, &settings).text(&name)

@@ -5,8 +5,6 @@ mod phrases;
 use palisade_core::analysis::lint::{Code, Finding, FindingTarget};
 use palisade_core::model::Cluster;
 
-use super::rule_id;
-
 /// Returns the message and the help.
 pub(crate) fn sentence(cluster: &Cluster<'_>, finding: &Finding) -> (String, String) {
     let builder = MessageBuilder { cluster, finding };
@@ -20,7 +18,7 @@ pub(crate) fn name(cluster: &Cluster<'_>, at: FindingTarget) -> String {
         FindingTarget::Policy(id) | FindingTarget::Subject(id) => cluster.policy_name(id),
         FindingTarget::Rule(place)
         | FindingTarget::Peer(place, _)
-        | FindingTarget::Port(place, _) => rule_id(cluster, place),
+        | FindingTarget::Port(place, _) => cluster.rule_name(place),
         FindingTarget::Namespace(id) => format!("ns/{}", cluster.namespace_name(id)),
         FindingTarget::Pod(id) => cluster.pod_name(id),
         FindingTarget::Service(id) => cluster.service_name(id),

@@ -74,8 +74,7 @@ impl<'t> ExplainContext<'t> {
 
     /// Returns the id of a rule.
     pub(crate) fn rule_id(&self, place: RulePlace) -> String {
-        let policy = self.respondent.cluster.policy_name(place.policy);
-        format!("{policy}#{}[{}]", place.direction.key(), place.index)
+        self.respondent.cluster.rule_name(place)
     }
 
     /// Returns the position of a rule.

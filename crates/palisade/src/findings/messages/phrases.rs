@@ -5,7 +5,6 @@ use palisade_core::analysis::lint::{Finding, FindingDetail, FindingTarget};
 use palisade_core::model::{NamespaceSet, Peer, PodSet, PolicyId, PolicyRank, PortMatch};
 use palisade_core::text::ticked;
 
-use super::super::rule_id;
 use super::{MessageBuilder, name};
 use crate::view::affecting::WitnessView;
 
@@ -65,7 +64,7 @@ impl MessageBuilder<'_> {
     /// Names what causes the finding: rules and isolations.
     pub(super) fn by(&self) -> String {
         let names = self.finding.by.iter().map(|part| match part {
-            Decider::Rule(place) => ticked(&rule_id(self.cluster, *place)),
+            Decider::Rule(place) => ticked(&self.cluster.rule_name(*place)),
             Decider::Isolation(policy, _) => {
                 let name = ticked(&self.cluster.policy_name(*policy));
                 format!("the isolation by {name}")

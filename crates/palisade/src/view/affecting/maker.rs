@@ -81,7 +81,7 @@ impl<'m> ViewBuilder<'m> {
                 index: u32::try_from(index).unwrap_or(u32::MAX),
             };
             RuleView {
-                id: self.rule_id(place),
+                id: self.cluster.rule_name(place),
                 index,
                 action: rule.written_action.map(str::to_owned),
                 rule_name: rule.name.map(str::to_owned),
@@ -243,7 +243,7 @@ impl<'m> ViewBuilder<'m> {
             for (part, list, isolation) in rules {
                 match part {
                     Decider::Rule(place) => {
-                        let rule = self.rule_id(place);
+                        let rule = self.cluster.rule_name(place);
                         if !list.contains(&rule) {
                             list.push(rule);
                         }
@@ -268,11 +268,6 @@ impl<'m> ViewBuilder<'m> {
     fn pod_names(&self, pods: &[PodId]) -> Vec<String> {
         let names = pods.iter().map(|pod| self.cluster.pod_name(*pod));
         names.collect()
-    }
-
-    fn rule_id(&self, place: RulePlace) -> String {
-        let policy = self.cluster.policy_name(place.policy);
-        format!("{policy}#{}[{}]", place.direction.key(), place.index)
     }
 
     fn policy_position(&self, id: PolicyId) -> Option<(&'m str, usize)> {
