@@ -75,6 +75,9 @@ pub enum PolicyApi {
     NetworkPolicy,
     /// NetworkPolicy of 2016.
     NetworkPolicy2016,
+    /// The annotation of 2016 that isolates a namespace (D69). It is no object, so no finding and
+    /// no remedy changes it.
+    IsolationAnnotation,
     /// ClusterNetworkPolicy of 2021.
     EarlyCluster,
     /// DefaultNetworkPolicy of 2021.
@@ -89,10 +92,18 @@ impl PolicyApi {
             PolicyApi::Admin => "anp",
             PolicyApi::BaselineAdmin => "banp",
             PolicyApi::NetworkPolicy => "netpol",
-            PolicyApi::NetworkPolicy2016 => "np0",
+            PolicyApi::NetworkPolicy2016 | PolicyApi::IsolationAnnotation => "np0",
             PolicyApi::EarlyCluster => "cnp0",
             PolicyApi::Default => "dnp",
         }
+    }
+
+    /// Returns whether its policies are of the API of 2016.
+    pub fn is_of_2016(self) -> bool {
+        matches!(
+            self,
+            PolicyApi::NetworkPolicy2016 | PolicyApi::IsolationAnnotation
+        )
     }
 
     /// Returns the kind of its policies.
@@ -101,7 +112,9 @@ impl PolicyApi {
             PolicyApi::Cluster | PolicyApi::EarlyCluster => "ClusterNetworkPolicy",
             PolicyApi::Admin => "AdminNetworkPolicy",
             PolicyApi::BaselineAdmin => "BaselineAdminNetworkPolicy",
-            PolicyApi::NetworkPolicy | PolicyApi::NetworkPolicy2016 => "NetworkPolicy",
+            PolicyApi::NetworkPolicy
+            | PolicyApi::NetworkPolicy2016
+            | PolicyApi::IsolationAnnotation => "NetworkPolicy",
             PolicyApi::Default => "DefaultNetworkPolicy",
         }
     }

@@ -73,7 +73,17 @@ pub(super) fn lower<'o>(
     cluster.policies.extend(policies);
     cluster
         .policies
-        .sort_by_key(|policy| (policy.api, policy.namespace, policy.name));
+        .sort_by_key(|policy| (listed_with(policy.api), policy.namespace, policy.name));
+}
+
+/// Returns the API among whose policies a policy is listed: the annotation of a namespace is before
+/// its policies of 2016.
+fn listed_with(api: PolicyApi) -> PolicyApi {
+    if api == PolicyApi::IsolationAnnotation {
+        PolicyApi::NetworkPolicy2016
+    } else {
+        api
+    }
 }
 
 /// The common fields of every policy.
@@ -112,7 +122,7 @@ impl<'o> PolicyFrame<'o, '_> {
 /// The isolation of all pods of a namespace by its annotation, as a policy (D69).
 fn isolation<'o>(namespace: NamespaceId, origin: Origin) -> Policy<'o> {
     Policy {
-        api: PolicyApi::NetworkPolicy2016,
+        api: PolicyApi::IsolationAnnotation,
         api_version: "v1beta",
         namespace: Some(namespace),
         name: "(isolation)",

@@ -151,11 +151,8 @@ fn options<'a>(
             let policies = program.isolation(id).iter().filter(|id| {
                 let policy = cluster.policies.get(id.0 as usize);
                 policy.is_some_and(|policy| {
-                    // The isolation by an annotation has no list of rules, and a policy over its
-                    // budget has no effect (D148).
-                    policy.name != "(isolation)"
-                        && !policy.is_over_budget
-                        && can_name(policy.api, single, denial)
+                    // A policy over its budget has no effect (D148).
+                    !policy.is_over_budget && can_name(policy.api, single, denial)
                 })
             });
             let nearest = denial.miss.as_ref().map(|miss| miss.rule.policy);
@@ -197,6 +194,8 @@ fn can_name(api: PolicyApi, single: &FlowAnswer, denial: &Denial<'_>) -> bool {
         PolicyApi::Cluster | PolicyApi::Admin | PolicyApi::BaselineAdmin => {
             is_pod || (address.is_some() && denial.direction == Direction::Egress)
         }
+        // An annotation has no list of rules.
+        PolicyApi::IsolationAnnotation => false,
         // This kind has neither addresses nor SCTP.
         PolicyApi::NetworkPolicy2016 => {
             is_pod && !matches!(single.flow.traffic, Traffic::Port(Protocol::Sctp, _))

@@ -214,12 +214,13 @@ pub(super) fn conditions(bytes: &[u8]) -> Option<Selector<&str>> {
 }
 
 // The bytes never leave the process: the order of these lists may change with any version.
-const GENERATIONS: [PolicyApi; 7] = [
+const GENERATIONS: [PolicyApi; 8] = [
     PolicyApi::Cluster,
     PolicyApi::Admin,
     PolicyApi::BaselineAdmin,
     PolicyApi::NetworkPolicy,
     PolicyApi::NetworkPolicy2016,
+    PolicyApi::IsolationAnnotation,
     PolicyApi::EarlyCluster,
     PolicyApi::Default,
 ];

@@ -56,7 +56,7 @@ use self::partitions::{Group, groups};
 use self::walk::Walk;
 use super::Finding;
 use crate::model::{Cluster, Policy};
-use crate::policy::Direction;
+use crate::policy::{Direction, PolicyApi};
 use crate::program::Program;
 
 /// The flows of one direction and the groups of their subjects.
@@ -132,8 +132,8 @@ fn walk(flows: &FlowSpace<'_>, groups: &[Group], facts: Facts) -> Facts {
     walk.facts
 }
 
-/// Whether a policy is the isolation by the annotation of a namespace (D69). Lowering puts its name
-/// in parentheses, which no object may have; findings about it would have no object to correct.
+/// Whether a policy is the isolation by the annotation of a namespace (D69): its findings would
+/// have no object to correct.
 fn is_annotation(policy: &Policy<'_>) -> bool {
-    policy.name.starts_with('(')
+    policy.api == PolicyApi::IsolationAnnotation
 }

@@ -123,7 +123,7 @@ impl Store {
             return false;
         };
         let api = title(&policy.bytes).map(|it| it.api);
-        let is_2016 = api == Some(PolicyApi::NetworkPolicy2016);
+        let is_2016 = api.is_some_and(PolicyApi::is_of_2016);
         let namespace = self.namespaces.get(policy.namespace);
         !is_2016 || namespace.is_some_and(|it| it.is_isolated)
     }

@@ -13,9 +13,6 @@ use crate::model::{
 use crate::policy::{Direction, PolicyApi, Tier};
 use crate::program::RulePlace;
 
-/// The name that lowering gives the isolation of a namespace by its annotation (D69).
-const ANNOTATION: &str = "(isolation)";
-
 pub(super) fn find(context: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (id, policy) in context.policies() {
@@ -41,9 +38,7 @@ fn has_no_effect(policy: &Policy<'_>) -> bool {
     let has_rules = !policy.ingress.list.is_empty() || !policy.egress.list.is_empty();
     match policy.rank {
         PolicyRank::EarlyAdmin | PolicyRank::Ordered(..) => !has_rules,
-        PolicyRank::NetworkPolicy => {
-            policy.api == PolicyApi::NetworkPolicy2016 && policy.name != ANNOTATION && !has_rules
-        }
+        PolicyRank::NetworkPolicy => policy.api == PolicyApi::NetworkPolicy2016 && !has_rules,
         PolicyRank::DefaultGroup => false,
     }
 }
@@ -111,7 +106,7 @@ fn mixed_generations(cluster: &Cluster<'_>, findings: &mut Vec<Finding>) {
             PolicyRank::NetworkPolicy => {
                 if let Some(namespace) = policy.namespace.filter(|_| !policy.audited) {
                     let [of_2016, newer] = by_namespace.entry(namespace).or_default();
-                    if policy.api == PolicyApi::NetworkPolicy2016 {
+                    if policy.api.is_of_2016() {
                         of_2016.get_or_insert(id);
                     } else {
                         newer.get_or_insert(id);

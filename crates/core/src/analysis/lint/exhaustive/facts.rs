@@ -161,6 +161,7 @@ pub(super) fn tied(cluster: &Cluster<'_>) -> Vec<Vec<PolicyId>> {
             PolicyApi::BaselineAdmin
             | PolicyApi::NetworkPolicy
             | PolicyApi::NetworkPolicy2016
+            | PolicyApi::IsolationAnnotation
             | PolicyApi::EarlyCluster
             | PolicyApi::Default => false,
         };
