@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod connectivity;
 pub(crate) mod crds;
 pub(crate) mod diff;
+pub(crate) mod format;
 pub(crate) mod lint;
 pub(crate) mod live;
 pub(crate) mod program_name;
@@ -18,6 +19,7 @@ use self::agent::AgentArgs;
 use self::connectivity::ConnectivityArgs;
 use self::crds::CrdsArgs;
 use self::diff::DiffArgs;
+use self::format::OutputFormat;
 use self::lint::LintArgs;
 use self::live::{LiveArgs, NamespaceArgs};
 
@@ -205,8 +207,8 @@ pub(crate) struct ExplainArgs {
     pub(crate) flows: Option<PathBuf>,
 
     /// How to print the answers
-    #[arg(long, short, default_value = "table", value_name = "FORMAT")]
-    pub(crate) output: AnswerOutput,
+    #[arg(long, short, default_value = "table", value_name = "FORMAT", value_parser = format::ANSWER)]
+    pub(crate) output: OutputFormat,
 
     /// Exit with 0 also if a flow is denied
     #[arg(long)]
@@ -249,23 +251,8 @@ pub(crate) struct AffectingArgs {
     pub(crate) what: String,
 
     /// How to print the answer
-    #[arg(long, short, default_value = "table", value_name = "FORMAT")]
-    pub(crate) output: AnswerOutput,
-}
-
-/// How answers are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AnswerOutput {
-    /// For people
-    Table,
-    /// For people, with all details of -v
-    Wide,
-    /// One document
-    Json,
-    /// One answer a line
-    Jsonl,
-    /// The same document as json
-    Yaml,
+    #[arg(long, short, default_value = "table", value_name = "FORMAT", value_parser = format::ANSWER)]
+    pub(crate) output: OutputFormat,
 }
 
 #[derive(Args, Debug)]
@@ -331,8 +318,8 @@ pub(crate) struct LabArgs {
     pub(crate) flows: Option<PathBuf>,
 
     /// How to print the report
-    #[arg(long, short, default_value = "table", value_name = "FORMAT")]
-    pub(crate) output: LabOutput,
+    #[arg(long, short, default_value = "table", value_name = "FORMAT", value_parser = format::LAB)]
+    pub(crate) output: OutputFormat,
 
     /// Exit with 0 also if a prediction does not match the packets
     #[arg(long)]
@@ -382,21 +369,6 @@ The exit code is that of the command, or 2 if it could not be run.")]
     },
 }
 
-/// How the report of a lab is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LabOutput {
-    /// For people: a matrix of sources and destinations
-    Table,
-    /// For people: every flow
-    Wide,
-    /// One document
-    Json,
-    /// One flow a line
-    Jsonl,
-    /// The same document as json
-    Yaml,
-}
-
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Every problem is shown with its position, the line, and what to do. All problems of all files are
@@ -423,8 +395,8 @@ pub(crate) struct CheckArgs {
     pub(crate) namespace: Vec<String>,
 
     /// How to print the problems
-    #[arg(long, short, default_value = "table", value_name = "FORMAT")]
-    pub(crate) output: CheckOutput,
+    #[arg(long, short, default_value = "table", value_name = "FORMAT", value_parser = format::CHECK)]
+    pub(crate) output: OutputFormat,
 
     /// The lowest severity that makes the exit code 1
     #[arg(long, default_value = "error", value_name = "SEVERITY")]
@@ -433,23 +405,6 @@ pub(crate) struct CheckArgs {
     /// Exit with 0 also if there are problems
     #[arg(long)]
     pub(crate) exit_zero: bool,
-}
-
-/// How `check` prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CheckOutput {
-    /// For people: the line, the position and the help
-    Table,
-    /// One line a problem
-    Wide,
-    /// One document
-    Json,
-    /// One problem a line
-    Jsonl,
-    /// The same document as json
-    Yaml,
-    /// SARIF 2.1.0, for code scanning
-    Sarif,
 }
 
 /// The lowest severity that counts.

@@ -1,8 +1,9 @@
 //! The arguments of `palisade connectivity`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::ClusterArgs;
+use super::format::{self, OutputFormat};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -59,8 +60,8 @@ pub(crate) struct ConnectivityArgs {
     pub(crate) selector: Option<String>,
 
     /// How to print the answer
-    #[arg(long, short, default_value = "table", value_name = "FORMAT")]
-    pub(crate) output: ConnectivityOutput,
+    #[arg(long, short, default_value = "table", value_name = "FORMAT", value_parser = format::CONNECTIVITY)]
+    pub(crate) output: OutputFormat,
 
     /// Every pair of endpoints instead of blocks of groups
     #[arg(long, conflicts_with = "summary")]
@@ -73,31 +74,4 @@ pub(crate) struct ConnectivityArgs {
     /// Fail if there are more blocks than this
     #[arg(long, value_name = "N", default_value = "1000000")]
     pub(crate) max_blocks: usize,
-}
-
-/// How connectivity is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ConnectivityOutput {
-    /// For people: blocks of groups
-    Table,
-    /// For people: blocks with all their members and ports
-    Wide,
-    /// For people: a matrix of sources and destinations
-    Matrix,
-    /// For spreadsheets
-    Csv,
-    /// A table in Markdown
-    Md,
-    /// One document
-    Json,
-    /// One block or pair a line
-    Jsonl,
-    /// The same document as json
-    Yaml,
-    /// A graph for Graphviz
-    Dot,
-    /// A drawing
-    Svg,
-    /// A page with a map and a matrix that can be searched
-    Html,
 }

@@ -3,6 +3,8 @@
 use clap::{Args, ValueEnum};
 use palisade_crds::Channel;
 
+use super::format::{self, OutputFormat};
+
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Channels: standard and experimental are those of the policy API, ClusterNetworkPolicy as of v0.2.0,
@@ -29,8 +31,8 @@ pub(crate) struct CrdsArgs {
     pub(crate) legacy: bool,
 
     /// How to print them
-    #[arg(long, short, default_value = "yaml", value_name = "FORMAT")]
-    pub(crate) output: CrdsOutput,
+    #[arg(long, short, default_value = "yaml", value_name = "FORMAT", value_parser = format::CRDS)]
+    pub(crate) output: OutputFormat,
 }
 
 /// Which CRDs are printed.
@@ -53,13 +55,4 @@ impl CrdsChannel {
             CrdsChannel::Palisade => Channel::Palisade,
         }
     }
-}
-
-/// How CRDs are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CrdsOutput {
-    /// One document a CRD
-    Yaml,
-    /// One list
-    Json,
 }

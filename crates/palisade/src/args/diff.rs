@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
+use super::format::{self, OutputFormat};
 use super::live::LiveArgs;
 
 pub(crate) const DIFF_USAGE: &str = "palisade diff [OPTIONS] <OLD> <NEW>\n       \
@@ -66,8 +67,8 @@ pub(crate) struct DiffArgs {
     pub(crate) namespace_budget: Option<u64>,
 
     /// How to print the difference
-    #[arg(long, short, default_value = "table", value_name = "FORMAT")]
-    pub(crate) output: DiffOutput,
+    #[arg(long, short, default_value = "table", value_name = "FORMAT", value_parser = format::DIFF)]
+    pub(crate) output: OutputFormat,
 
     /// Exit with 1 only if a flow is newly allowed between endpoints that both sides have
     #[arg(long)]
@@ -87,23 +88,4 @@ pub(crate) struct DiffArgs {
 
     #[command(flatten)]
     pub(crate) live: LiveArgs,
-}
-
-/// How a difference is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DiffOutput {
-    /// For people
-    Table,
-    /// For people, with all members and ports
-    Wide,
-    /// One document
-    Json,
-    /// One block a line
-    Jsonl,
-    /// The same document as json
-    Yaml,
-    /// For spreadsheets
-    Csv,
-    /// For a comment on a pull request
-    Md,
 }

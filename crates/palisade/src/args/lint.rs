@@ -1,7 +1,8 @@
 //! The arguments of `palisade lint`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
+use super::format::{self, OutputFormat};
 use super::{ClusterArgs, FailOn};
 
 #[derive(Args, Debug)]
@@ -40,8 +41,8 @@ pub(crate) struct LintArgs {
     pub(crate) all_namespaces: bool,
 
     /// How to print the findings
-    #[arg(long, short, default_value = "table", value_name = "FORMAT")]
-    pub(crate) output: LintOutput,
+    #[arg(long, short, default_value = "table", value_name = "FORMAT", value_parser = format::LINT)]
+    pub(crate) output: OutputFormat,
 
     /// Only these codes; repeatable, or with commas
     #[arg(long, value_name = "CODE", value_delimiter = ',')]
@@ -66,21 +67,4 @@ pub(crate) struct LintArgs {
     /// With --fix: print the changes as a diff, and change nothing
     #[arg(long, requires = "fix")]
     pub(crate) dry_run: bool,
-}
-
-/// How `lint` prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LintOutput {
-    /// For people: the line, the position and the help
-    Table,
-    /// One line a finding
-    Wide,
-    /// One document
-    Json,
-    /// One finding a line
-    Jsonl,
-    /// The same document as json
-    Yaml,
-    /// SARIF 2.1.0, for code scanning
-    Sarif,
 }

@@ -17,10 +17,11 @@ use palisade_core::query::Endpoint;
 use palisade_core::text::{nearest, ticked};
 
 use crate::Outcome;
-use crate::args::{AffectingArgs, AnswerOutput, Cli};
+use crate::args::format::OutputFormat;
+use crate::args::{AffectingArgs, Cli};
 use crate::live::{Scope, UnreadKind, named};
 use crate::view::affecting::{AffectingSetView, AffectingView, ViewBuilder};
-use crate::view::{DocumentFormat, json, write_limited};
+use crate::view::{json, write_limited};
 
 /// The policy APIs whose short names begin the ids of policies.
 const POLICY_APIS: [PolicyApi; 7] = [
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let cluster = &lowered.cluster;
     let builder = ViewBuilder::new(cluster, &manifests.objects, &inputs.sources);
     let program = crate::cluster::compiled(cli, cluster);
-    let wide = cli.verbose || args.output == AnswerOutput::Wide;
+    let wide = cli.verbose || args.output == OutputFormat::Wide;
     match target(cluster, &program, &manifests.objects, &args.what)? {
         AffectingTarget::Pods(endpoint, pods) => {
             let answers = on_pods(&builder, cluster, &program, &endpoint, &pods);
@@ -66,20 +67,13 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
                 return Ok(Outcome::Unanswered);
             };
             let mut out = std::io::BufWriter::new(anstream::stdout());
-            match args.output {
-                AnswerOutput::Table | AnswerOutput::Wide => {
-                    write!(out, "{}", text::policy(&answer, wide))?;
-                }
-                AnswerOutput::Json => {
-                    write_limited(&mut out, DocumentFormat::Json, &answer, &inputs.missing)?;
-                }
-                AnswerOutput::Jsonl => {
-                    json::write(&mut out, &answer)?;
-                    writeln!(out)?;
-                }
-                AnswerOutput::Yaml => {
-                    write_limited(&mut out, DocumentFormat::Yaml, &answer, &inputs.missing)?;
-                }
+            if args.output.is_text() {
+                write!(out, "{}", text::policy(&answer, wide))?;
+            } else if let Some(form) = args.output.document() {
+                write_limited(&mut out, form, &answer, &inputs.missing)?;
+            } else {
+                json::write(&mut out, &answer)?;
+                writeln!(out)?;
             }
             out.flush()?;
         }
@@ -140,15 +134,19 @@ fn on_pods(
 }
 
 fn print_pods(
-    output: AnswerOutput,
+    output: OutputFormat,
     answers: &[AffectingView],
     wide: bool,
     missing: &[UnreadKind],
 ) -> anyhow::Result<()> {
     let mut out = std::io::BufWriter::new(anstream::stdout());
-    let set = AffectingSetView::new(answers);
-    match (output, answers) {
-        (AnswerOutput::Table | AnswerOutput::Wide, _) => {
+    match (output.document(), answers) {
+        (Some(form), [answer]) => write_limited(&mut out, form, answer, missing)?,
+        (Some(form), _) => {
+            let set = AffectingSetView::new(answers);
+            write_limited(&mut out, form, &set, missing)?;
+        }
+        (None, _) if output.is_text() => {
             for (index, answer) in answers.iter().enumerate() {
                 if index > 0 {
                     writeln!(out)?;
@@ -156,20 +154,12 @@ fn print_pods(
                 write!(out, "{}", text::pod(answer, wide))?;
             }
         }
-        (AnswerOutput::Json, [answer]) => {
-            write_limited(&mut out, DocumentFormat::Json, answer, missing)?
-        }
-        (AnswerOutput::Json, _) => write_limited(&mut out, DocumentFormat::Json, &set, missing)?,
-        (AnswerOutput::Jsonl, _) => {
+        (None, _) => {
             for answer in answers {
                 json::write(&mut out, answer)?;
                 writeln!(out)?;
             }
         }
-        (AnswerOutput::Yaml, [answer]) => {
-            write_limited(&mut out, DocumentFormat::Yaml, answer, missing)?
-        }
-        (AnswerOutput::Yaml, _) => write_limited(&mut out, DocumentFormat::Yaml, &set, missing)?,
     }
     out.flush()?;
     Ok(())

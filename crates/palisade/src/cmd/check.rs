@@ -5,13 +5,14 @@ use std::io::Write;
 use anyhow::bail;
 use palisade_api::{Manifests, Options, Problem, Severity};
 
-use crate::args::{CheckArgs, CheckOutput, Cli};
+use crate::args::format::OutputFormat;
+use crate::args::{CheckArgs, Cli};
 use crate::draw::{Drawing, clean, counted};
 use crate::live::overlay::read_over;
 use crate::live::{Needs, Scope};
 use crate::progress::Progress;
 use crate::source::{Inputs, collect};
-use crate::view::{CheckView, DocumentFormat, Placed, json, write_limited};
+use crate::view::{CheckView, Placed, json, write_limited};
 use crate::{Outcome, sarif};
 
 /// Reads the input, prints the problems, and returns whether any of them counts.
@@ -61,37 +62,39 @@ fn print(
     let placed = Placed::all(&inputs.sources, &manifests.problems);
     let mut out = std::io::BufWriter::new(anstream::stdout());
     match args.output {
-        CheckOutput::Table => {
+        OutputFormat::Table => {
             let drawing = Drawing::new(&inputs.sources);
             for problem in &placed {
                 writeln!(out, "{}\n", drawing.draw(problem))?;
             }
             summary(&mut out, cli, inputs, manifests)?;
         }
-        CheckOutput::Wide => {
+        OutputFormat::Wide => {
             for problem in &placed {
                 writeln!(out, "{}", crate::draw::line(problem))?;
             }
             summary(&mut out, cli, inputs, manifests)?;
         }
-        CheckOutput::Json => {
+        OutputFormat::Document(form) => {
             let view = CheckView::new(manifests, &placed);
-            write_limited(&mut out, DocumentFormat::Json, &view, &inputs.missing)?;
+            write_limited(&mut out, form, &view, &inputs.missing)?;
         }
-        CheckOutput::Jsonl => {
+        OutputFormat::Jsonl => {
             for problem in &placed {
                 json::write(&mut out, &problem.view())?;
                 writeln!(out)?;
             }
         }
-        CheckOutput::Yaml => {
-            let view = CheckView::new(manifests, &placed);
-            write_limited(&mut out, DocumentFormat::Yaml, &view, &inputs.missing)?;
-        }
-        CheckOutput::Sarif => {
+        OutputFormat::Sarif => {
             json::write_pretty(&mut out, &sarif::log(&placed))?;
             writeln!(out)?;
         }
+        OutputFormat::Matrix
+        | OutputFormat::Csv
+        | OutputFormat::Md
+        | OutputFormat::Dot
+        | OutputFormat::Svg
+        | OutputFormat::Html => return Err(args.output.unsupported()),
     }
     out.flush()?;
     Ok(())

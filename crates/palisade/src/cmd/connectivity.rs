@@ -9,13 +9,14 @@ use palisade_core::text::ticked;
 
 use crate::Outcome;
 use crate::args::Cli;
-use crate::args::connectivity::{ConnectivityArgs, ConnectivityOutput};
+use crate::args::connectivity::ConnectivityArgs;
+use crate::args::format::OutputFormat;
 use crate::connectivity::engine::{ConnectivityQuery, refuse};
 use crate::connectivity::filter::{EndKinds, Filter, Finder, port, selector};
 use crate::connectivity::{NODE_LOCAL, dot, html, lines, svg, table};
 use crate::live::{RelevantKinds, Scope, UnreadKind};
 use crate::view::connectivity::{BlockLineView, ConnectivityView, SummaryView};
-use crate::view::{DocumentFormat, json, write_limited};
+use crate::view::{json, write_limited};
 
 /// The most classes of endpoints in a matrix, and in a graph.
 const MOST_KINDS: usize = 5000;
@@ -80,11 +81,12 @@ pub(crate) fn run(args: &ConnectivityArgs, cli: &Cli) -> anyhow::Result<Outcome>
 
 /// Rejects formats that cannot represent the requested output.
 fn check_form(args: &ConnectivityArgs) -> anyhow::Result<()> {
-    use ConnectivityOutput as Form;
+    use OutputFormat as Form;
     let fits = match args.output {
-        Form::Table | Form::Wide | Form::Json | Form::Jsonl | Form::Yaml => true,
+        Form::Table | Form::Wide | Form::Document(_) | Form::Jsonl => true,
         Form::Csv | Form::Md => !args.summary,
         Form::Matrix | Form::Dot | Form::Svg | Form::Html => !args.summary && !args.pairs,
+        Form::Sarif => return Err(args.output.unsupported()),
     };
     if fits {
         return Ok(());
@@ -98,44 +100,29 @@ fn check_form(args: &ConnectivityArgs) -> anyhow::Result<()> {
 }
 
 /// Returns the output stream. Only text for people has colours.
-fn stream(output: ConnectivityOutput) -> Box<dyn Write> {
-    use ConnectivityOutput as Form;
-    match output {
-        Form::Table | Form::Wide | Form::Matrix => Box::new(anstream::stdout()),
-        Form::Csv
-        | Form::Md
-        | Form::Json
-        | Form::Jsonl
-        | Form::Yaml
-        | Form::Dot
-        | Form::Svg
-        | Form::Html => Box::new(std::io::stdout().lock()),
+fn stream(output: OutputFormat) -> Box<dyn Write> {
+    if output.is_text() {
+        Box::new(anstream::stdout())
+    } else {
+        Box::new(std::io::stdout().lock())
     }
 }
 
 fn summary(
-    output: ConnectivityOutput,
+    output: OutputFormat,
     query: &ConnectivityQuery<'_>,
     missing: &[UnreadKind],
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     let totals = query.totals();
     let view = SummaryView::new(&totals);
-    match output {
-        ConnectivityOutput::Json => write_limited(out, DocumentFormat::Json, &view, missing)?,
-        ConnectivityOutput::Yaml => write_limited(out, DocumentFormat::Yaml, &view, missing)?,
-        ConnectivityOutput::Jsonl => {
-            json::write(out, &view)?;
-            writeln!(out)?;
-        }
-        ConnectivityOutput::Table
-        | ConnectivityOutput::Wide
-        | ConnectivityOutput::Matrix
-        | ConnectivityOutput::Csv
-        | ConnectivityOutput::Md
-        | ConnectivityOutput::Dot
-        | ConnectivityOutput::Svg
-        | ConnectivityOutput::Html => writeln!(out, "{}", table::totals(&totals))?,
+    if let Some(form) = output.document() {
+        write_limited(out, form, &view, missing)?;
+    } else if output == OutputFormat::Jsonl {
+        json::write(out, &view)?;
+        writeln!(out)?;
+    } else {
+        writeln!(out, "{}", table::totals(&totals))?;
     }
     Ok(())
 }
@@ -150,39 +137,25 @@ fn print(
 ) -> anyhow::Result<()> {
     let max = args.max_blocks;
     match args.output {
-        ConnectivityOutput::Table | ConnectivityOutput::Wide => {
-            let wide = cli.verbose || args.output == ConnectivityOutput::Wide;
+        OutputFormat::Table | OutputFormat::Wide => {
+            let wide = cli.verbose || args.output == OutputFormat::Wide;
             table::blocks(out, &query.blocks(max)?, wide, query.governed_only)?;
             foot(out, cli, query)?;
         }
-        ConnectivityOutput::Csv => lines::csv_blocks(out, &query.blocks(max)?)?,
-        ConnectivityOutput::Md => lines::md_blocks(out, &query.blocks(max)?, query.governed_only)?,
-        ConnectivityOutput::Json => {
+        OutputFormat::Csv => lines::csv_blocks(out, &query.blocks(max)?)?,
+        OutputFormat::Md => lines::md_blocks(out, &query.blocks(max)?, query.governed_only)?,
+        OutputFormat::Document(form) => {
             let blocks = query.blocks(max)?;
-            write_limited(
-                out,
-                DocumentFormat::Json,
-                &ConnectivityView::new(&blocks),
-                missing,
-            )?;
+            write_limited(out, form, &ConnectivityView::new(&blocks), missing)?;
         }
-        ConnectivityOutput::Yaml => {
-            let blocks = query.blocks(max)?;
-            write_limited(
-                out,
-                DocumentFormat::Yaml,
-                &ConnectivityView::new(&blocks),
-                missing,
-            )?;
-        }
-        ConnectivityOutput::Jsonl => {
+        OutputFormat::Jsonl => {
             let answer = query.blocks(max)?;
             for block in &answer.blocks {
                 json::write(out, &BlockLineView::new(&answer, block))?;
                 writeln!(out)?;
             }
         }
-        ConnectivityOutput::Matrix => {
+        OutputFormat::Matrix => {
             let kinds = query.table(MOST_KINDS)?;
             if let Some(units) = table::too_many(&kinds) {
                 refuse("a matrix", units)?;
@@ -193,8 +166,8 @@ fn print(
             }
             foot(out, cli, query)?;
         }
-        ConnectivityOutput::Dot => dot::graph(out, &query.table(MOST_IN_GRAPH)?)?,
-        ConnectivityOutput::Svg => {
+        OutputFormat::Dot => dot::graph(out, &query.table(MOST_IN_GRAPH)?)?,
+        OutputFormat::Svg => {
             let drawing = svg::layers(&query.blocks(max)?, query.governed_only);
             if let Some(drawing) = drawing {
                 write!(out, "{drawing}")?;
@@ -205,7 +178,8 @@ fn print(
                 }
             }
         }
-        ConnectivityOutput::Html => html::page(out, &query.table(MOST_KINDS)?, &query.totals())?,
+        OutputFormat::Html => html::page(out, &query.table(MOST_KINDS)?, &query.totals())?,
+        OutputFormat::Sarif => return Err(args.output.unsupported()),
     }
     Ok(())
 }

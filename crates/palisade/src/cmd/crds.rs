@@ -5,7 +5,8 @@ use std::io::Write;
 use serde_json::json;
 
 use crate::Outcome;
-use crate::args::crds::{CrdsArgs, CrdsOutput};
+use crate::args::crds::CrdsArgs;
+use crate::view::DocumentFormat;
 
 /// Prints the documents.
 pub(crate) fn run(args: &CrdsArgs) -> anyhow::Result<Outcome> {
@@ -17,17 +18,18 @@ pub(crate) fn run(args: &CrdsArgs) -> anyhow::Result<Outcome> {
         );
     }
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    match args.output {
-        CrdsOutput::Yaml => {
+    match args.output.document() {
+        Some(DocumentFormat::Yaml) => {
             for crd in &crds {
                 write!(out, "---\n{}", serde_saphyr::to_string(crd)?)?;
             }
         }
-        CrdsOutput::Json => {
+        Some(DocumentFormat::Json) => {
             let list = json!({"apiVersion": "v1", "kind": "List", "items": crds});
             serde_json::to_writer_pretty(&mut out, &list)?;
             writeln!(out)?;
         }
+        None => return Err(args.output.unsupported()),
     }
     out.flush()?;
     Ok(Outcome::Clean)

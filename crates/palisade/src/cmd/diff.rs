@@ -10,7 +10,8 @@ use palisade_core::compile::compile;
 
 use self::sides::{DiffInput, both};
 use crate::Outcome;
-use crate::args::diff::{DiffArgs, DiffOutput};
+use crate::args::diff::DiffArgs;
+use crate::args::format::OutputFormat;
 use crate::args::{Cli, ClusterArgs};
 use crate::cluster::{learned, lowered_reporting_to, objects_counting};
 use crate::diff_report::table::{TableExtent, totals};
@@ -19,7 +20,7 @@ use crate::draw::clean;
 use crate::live::UnreadKind;
 use crate::progress::Progress;
 use crate::view::diff::{BlockLineView, DiffView};
-use crate::view::{DocumentFormat, json, write_limited};
+use crate::view::{json, write_limited};
 
 /// Compares two clusters, prints the difference, and returns whether there is one.
 pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
@@ -128,38 +129,31 @@ fn print(
     report: &DiffReport<'_>,
     missing: &[UnreadKind],
 ) -> anyhow::Result<()> {
-    let stream: Box<dyn Write> = match args.output {
-        DiffOutput::Table | DiffOutput::Wide => Box::new(anstream::stdout()),
-        DiffOutput::Json
-        | DiffOutput::Jsonl
-        | DiffOutput::Yaml
-        | DiffOutput::Csv
-        | DiffOutput::Md => Box::new(std::io::stdout().lock()),
+    let stream: Box<dyn Write> = if args.output.is_text() {
+        Box::new(anstream::stdout())
+    } else {
+        Box::new(std::io::stdout().lock())
     };
     let mut out = std::io::BufWriter::with_capacity(1 << 16, stream);
     match args.output {
-        DiffOutput::Table => people(&mut out, cli, report, TableExtent::SOME)?,
-        DiffOutput::Wide => people(&mut out, cli, report, TableExtent::ALL)?,
-        DiffOutput::Json => write_limited(
-            &mut out,
-            DocumentFormat::Json,
-            &DiffView::new(report),
-            missing,
-        )?,
-        DiffOutput::Yaml => write_limited(
-            &mut out,
-            DocumentFormat::Yaml,
-            &DiffView::new(report),
-            missing,
-        )?,
-        DiffOutput::Jsonl => {
+        OutputFormat::Table => people(&mut out, cli, report, TableExtent::SOME)?,
+        OutputFormat::Wide => people(&mut out, cli, report, TableExtent::ALL)?,
+        OutputFormat::Document(form) => {
+            write_limited(&mut out, form, &DiffView::new(report), missing)?;
+        }
+        OutputFormat::Jsonl => {
             for block in &report.difference.blocks {
                 json::write(&mut out, &BlockLineView::new(report, block))?;
                 writeln!(out)?;
             }
         }
-        DiffOutput::Csv => lines::csv(&mut out, report)?,
-        DiffOutput::Md => lines::md(&mut out, report, args.include_new)?,
+        OutputFormat::Csv => lines::csv(&mut out, report)?,
+        OutputFormat::Md => lines::md(&mut out, report, args.include_new)?,
+        OutputFormat::Matrix
+        | OutputFormat::Sarif
+        | OutputFormat::Dot
+        | OutputFormat::Svg
+        | OutputFormat::Html => return Err(args.output.unsupported()),
     }
     out.flush()?;
     Ok(())

@@ -11,7 +11,8 @@ use palisade_core::query::{FlowQuery, PortQuery};
 use rayon::prelude::*;
 
 use crate::Outcome;
-use crate::args::{AnswerOutput, Cli, ExplainArgs};
+use crate::args::format::OutputFormat;
+use crate::args::{Cli, ExplainArgs};
 use crate::draw::clean;
 use crate::flows::{self, FlowLine, ParsedFlow};
 use crate::live::{Scope, UnreadKind, named};
@@ -42,7 +43,7 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
             respondent: FlowEvaluator::new(&lowered.cluster, program),
         })
         .collect();
-    let full_trail = cli.verbose || args.output == AnswerOutput::Wide;
+    let full_trail = cli.verbose || args.output == OutputFormat::Wide;
     // Near misses and remedies take time for each flow: they are for a single flow, or for -v.
     let why_not = args.flows.is_none() || full_trail;
     let (objects, sources) = (&manifests.objects, &inputs.sources);
@@ -163,7 +164,7 @@ fn answer(
         let printed = match (style.is_text(), style.bulk) {
             (true, _) => vec![PrintedAnswer::Text(context.ports_text(&flow, &answers))],
             (false, true) => vec![style.view(context.any_port(flow, &answers))?],
-            (false, false) if style.output == AnswerOutput::Jsonl => {
+            (false, false) if style.output == OutputFormat::Jsonl => {
                 let sets = context.port_sets(&flow, &answers).into_iter();
                 sets.map(|view| style.view(view))
                     .collect::<anyhow::Result<_>>()?
@@ -206,7 +207,7 @@ fn of(verdict: FlowVerdict) -> Outcome {
 /// The output format.
 #[derive(Clone, Copy)]
 struct Style {
-    output: AnswerOutput,
+    output: OutputFormat,
     /// Whether there may be several answers.
     bulk: bool,
 }
@@ -223,28 +224,24 @@ struct Printer {
 
 /// Returns the output stream. Only text has colours; anstream would search all of a JSON document
 /// for them.
-fn stream(output: AnswerOutput) -> Box<dyn Write> {
-    match output {
-        AnswerOutput::Table | AnswerOutput::Wide => Box::new(anstream::stdout()),
-        AnswerOutput::Json | AnswerOutput::Jsonl | AnswerOutput::Yaml => {
-            Box::new(std::io::stdout().lock())
-        }
+fn stream(output: OutputFormat) -> Box<dyn Write> {
+    if output.is_text() {
+        Box::new(anstream::stdout())
+    } else {
+        Box::new(std::io::stdout().lock())
     }
 }
 
 impl Style {
     /// Reports whether the output is text for people.
     fn is_text(&self) -> bool {
-        matches!(self.output, AnswerOutput::Table | AnswerOutput::Wide)
+        self.output.is_text()
     }
 
-    /// Returns the format of one document.
-    fn form(&self) -> DocumentFormat {
-        if self.output == AnswerOutput::Yaml {
-            DocumentFormat::Yaml
-        } else {
-            DocumentFormat::Json
-        }
+    /// Returns the format of the document.
+    fn document(&self) -> anyhow::Result<DocumentFormat> {
+        let form = self.output.document();
+        form.ok_or_else(|| self.output.unsupported())
     }
 
     /// Reports a query that cannot be answered: an error for a single flow, an answer for one of
@@ -263,7 +260,7 @@ impl Style {
 
     /// Formats an explanation: a line, or a part of the document.
     fn view(&self, view: ExplanationView) -> anyhow::Result<PrintedAnswer> {
-        if self.output == AnswerOutput::Jsonl {
+        if self.output == OutputFormat::Jsonl {
             let mut line = Vec::new();
             json::write(&mut line, &view)?;
             line.push(b'\n');
@@ -275,7 +272,6 @@ impl Style {
 
 impl Printer {
     fn print(&mut self, printed: PrintedAnswer) -> anyhow::Result<()> {
-        let form = self.style.form();
         match printed {
             PrintedAnswer::Text(text) => {
                 write!(self.out, "{text}")?;
@@ -288,21 +284,24 @@ impl Printer {
                 self.set.push(*view);
                 Ok(())
             }
-            PrintedAnswer::Part(view) => write_limited(&mut self.out, form, &view, &self.missing),
-            PrintedAnswer::Set(views) => {
-                let set = ExplanationSetView::new(views);
-                write_limited(&mut self.out, form, &set, &self.missing)
+            PrintedAnswer::Part(view) => {
+                let form = self.style.document()?;
+                write_limited(&mut self.out, form, &view, &self.missing)
             }
+            PrintedAnswer::Set(views) => self.print_set(views),
         }
+    }
+
+    fn print_set(&mut self, views: Vec<ExplanationView>) -> anyhow::Result<()> {
+        let form = self.style.document()?;
+        let set = ExplanationSetView::new(views);
+        write_limited(&mut self.out, form, &set, &self.missing)
     }
 
     fn finish(mut self) -> anyhow::Result<()> {
         let set = std::mem::take(&mut self.set);
-        let one_document = matches!(self.style.output, AnswerOutput::Json | AnswerOutput::Yaml);
-        if self.style.bulk && one_document {
-            let form = self.style.form();
-            let set = ExplanationSetView::new(set);
-            write_limited(&mut self.out, form, &set, &self.missing)?;
+        if self.style.bulk && self.style.output.document().is_some() {
+            self.print_set(set)?;
         }
         self.out.flush()?;
         Ok(())

@@ -13,13 +13,14 @@ use self::inside::{LabProcess, enter};
 pub(crate) use self::round::Round;
 use self::round::RoundInput;
 use crate::Outcome;
-use crate::args::{Cli, LabArgs, LabOutput};
+use crate::args::format::OutputFormat;
+use crate::args::{Cli, LabArgs};
 use crate::flows;
 use crate::lab_report;
 use crate::live::{RelevantKinds, UnreadKind};
 use crate::source::{collected, files_named};
 use crate::view::lab::LabReportView;
-use crate::view::{DocumentFormat, json, write_limited};
+use crate::view::{json, write_limited};
 
 /// Builds the cluster, enforces its policies, and compares predictions with packets.
 pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
@@ -82,34 +83,26 @@ fn compared(args: &LabArgs, round: &Round) -> Outcome {
 
 fn print(args: &LabArgs, cli: &Cli, round: &Round, missing: &[UnreadKind]) -> anyhow::Result<()> {
     let report = LabReportView::new(&round.probes, None);
-    match args.output {
-        LabOutput::Json | LabOutput::Yaml => {
-            let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-            let form = if args.output == LabOutput::Json {
-                DocumentFormat::Json
-            } else {
-                DocumentFormat::Yaml
-            };
-            write_limited(&mut out, form, &report, missing)?;
-            out.flush()?;
-        }
-        LabOutput::Jsonl => {
-            let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    if args.output.is_text() {
+        let text = lab_report::text(round, None, has_lines(args), cli.quiet);
+        write!(anstream::stdout(), "{text}")?;
+        return Ok(());
+    }
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    match args.output.document() {
+        Some(form) => write_limited(&mut out, form, &report, missing)?,
+        None => {
             for probe in &round.probes {
                 json::write(&mut out, probe)?;
                 writeln!(out)?;
             }
-            out.flush()?;
-        }
-        LabOutput::Table | LabOutput::Wide => {
-            let text = lab_report::text(round, None, has_lines(args), cli.quiet);
-            write!(anstream::stdout(), "{text}")?;
         }
     }
+    out.flush()?;
     Ok(())
 }
 
 /// Whether every flow gets a line.
 fn has_lines(args: &LabArgs) -> bool {
-    args.flows.is_some() || args.output == LabOutput::Wide
+    args.flows.is_some() || args.output == OutputFormat::Wide
 }

@@ -18,7 +18,8 @@ use self::fix::{FixInput, Plan};
 use self::suppress::{Suppressed, suppress};
 use crate::Outcome;
 use crate::args::Cli;
-use crate::args::lint::{LintArgs, LintOutput};
+use crate::args::format::OutputFormat;
+use crate::args::lint::LintArgs;
 use crate::draw::clean;
 use crate::findings::{FindingLocator, LintCode, LocatedFinding, ids};
 use crate::live::{RelevantKinds, Scope};
@@ -160,7 +161,7 @@ fn report(
     // A proof reads the whole input again, which takes too long for a large input unless it is
     // requested.
     let is_small = inputs.bytes() <= MOST_PROVEN_BY_DEFAULT;
-    let plan = if args.fix || args.output == LintOutput::Sarif || is_small {
+    let plan = if args.fix || args.output == OutputFormat::Sarif || is_small {
         fix::plan(&locator, &known, &findings)
     } else {
         Plan::none(findings.len())

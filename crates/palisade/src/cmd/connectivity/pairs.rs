@@ -3,29 +3,56 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-use crate::args::connectivity::ConnectivityOutput;
+use crate::args::format::OutputFormat;
 use crate::connectivity::engine::ConnectivityQuery;
 use crate::connectivity::lines::{csv_line, md_head, md_line, md_ports};
 use crate::connectivity::ports::Ports;
 use crate::draw::clean;
 use crate::view::connectivity::{PairView, pairs_head};
-use crate::view::json;
+use crate::view::{DocumentFormat, json};
 
 /// The width of names: rows are printed before the longest name is known.
 const WIDTH: usize = 32;
 
+/// A format for pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PairFormat {
+    /// A table with at most this many ports a line.
+    Table(usize),
+    Csv,
+    Md,
+    Document(DocumentFormat),
+    Jsonl,
+}
+
+impl PairFormat {
+    fn of(output: OutputFormat) -> anyhow::Result<PairFormat> {
+        Ok(match output {
+            OutputFormat::Table => PairFormat::Table(8),
+            OutputFormat::Wide => PairFormat::Table(usize::MAX),
+            OutputFormat::Csv => PairFormat::Csv,
+            OutputFormat::Md => PairFormat::Md,
+            OutputFormat::Document(form) => PairFormat::Document(form),
+            OutputFormat::Jsonl => PairFormat::Jsonl,
+            OutputFormat::Matrix
+            | OutputFormat::Sarif
+            | OutputFormat::Dot
+            | OutputFormat::Svg
+            | OutputFormat::Html => return Err(output.unsupported()),
+        })
+    }
+}
+
 /// Prints the pairs for which something is allowed.
 pub(super) fn print(
-    output: ConnectivityOutput,
+    output: OutputFormat,
     query: &ConnectivityQuery<'_>,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
-    head(output, out)?;
+    let format = PairFormat::of(output)?;
+    head(format, out)?;
     let mut count: u64 = 0;
-    let is_for_people = matches!(
-        output,
-        ConnectivityOutput::Table | ConnectivityOutput::Wide | ConnectivityOutput::Md
-    );
+    let is_for_people = matches!(format, PairFormat::Table(_) | PairFormat::Md);
     query.pairs(&mut |ends, pair_of, ports| {
         let is_governed = pair_of.iter().any(|id| ends.is_governed(*id));
         if is_for_people && query.governed_only && !is_governed {
@@ -36,44 +63,34 @@ pub(super) fn print(
             Some(end) => end.name(),
             None => Cow::Borrowed(""),
         });
-        pair(output, out, count, &(&source, &destination, ports))?;
+        pair(format, out, count, &(&source, &destination, ports))?;
         count += 1;
         Ok(())
     })?;
-    match output {
-        ConnectivityOutput::Json if count == 0 => writeln!(out, "]\n}}")?,
-        ConnectivityOutput::Json => writeln!(out, "\n  ]\n}}")?,
-        ConnectivityOutput::Yaml if count == 0 => writeln!(out, " []")?,
-        ConnectivityOutput::Table
-        | ConnectivityOutput::Wide
-        | ConnectivityOutput::Matrix
-        | ConnectivityOutput::Csv
-        | ConnectivityOutput::Md
-        | ConnectivityOutput::Jsonl
-        | ConnectivityOutput::Yaml
-        | ConnectivityOutput::Dot
-        | ConnectivityOutput::Svg
-        | ConnectivityOutput::Html => {}
+    match format {
+        PairFormat::Document(DocumentFormat::Json) if count == 0 => writeln!(out, "]\n}}")?,
+        PairFormat::Document(DocumentFormat::Json) => writeln!(out, "\n  ]\n}}")?,
+        PairFormat::Document(DocumentFormat::Yaml) if count == 0 => writeln!(out, " []")?,
+        PairFormat::Document(DocumentFormat::Yaml)
+        | PairFormat::Table(_)
+        | PairFormat::Csv
+        | PairFormat::Md
+        | PairFormat::Jsonl => {}
     }
     Ok(())
 }
 
-fn head(output: ConnectivityOutput, out: &mut impl Write) -> anyhow::Result<()> {
-    match output {
-        ConnectivityOutput::Csv => csv_line(out, &["source", "destination", "ports"])?,
-        ConnectivityOutput::Md => md_head(out, &["Source", "Destination", "Ports"])?,
-        ConnectivityOutput::Json => write!(out, "{}", pairs_head())?,
-        ConnectivityOutput::Yaml => write!(
+fn head(format: PairFormat, out: &mut impl Write) -> anyhow::Result<()> {
+    match format {
+        PairFormat::Csv => csv_line(out, &["source", "destination", "ports"])?,
+        PairFormat::Md => md_head(out, &["Source", "Destination", "Ports"])?,
+        PairFormat::Document(DocumentFormat::Json) => write!(out, "{}", pairs_head())?,
+        PairFormat::Document(DocumentFormat::Yaml) => write!(
             out,
             "apiVersion: palisade.dev/v1alpha1\nkind: ConnectivityPairs\npairs:"
         )?,
-        ConnectivityOutput::Jsonl => {}
-        ConnectivityOutput::Table
-        | ConnectivityOutput::Wide
-        | ConnectivityOutput::Matrix
-        | ConnectivityOutput::Dot
-        | ConnectivityOutput::Svg
-        | ConnectivityOutput::Html => {
+        PairFormat::Jsonl => {}
+        PairFormat::Table(_) => {
             writeln!(
                 out,
                 "{:WIDTH$}    {:WIDTH$}  PORTS",
@@ -85,42 +102,32 @@ fn head(output: ConnectivityOutput, out: &mut impl Write) -> anyhow::Result<()> 
 }
 
 fn pair(
-    output: ConnectivityOutput,
+    format: PairFormat,
     out: &mut impl Write,
     count: u64,
     pair: &(&str, &str, &Ports),
 ) -> anyhow::Result<()> {
     let (source, destination, ports) = *pair;
     let view = || PairView::new(source, destination, ports);
-    match output {
-        ConnectivityOutput::Csv => csv_line(out, &[source, destination, &ports.marked])?,
-        ConnectivityOutput::Md => md_line(out, &[source, destination, &md_ports(ports)])?,
-        ConnectivityOutput::Jsonl => {
+    match format {
+        PairFormat::Csv => csv_line(out, &[source, destination, &ports.marked])?,
+        PairFormat::Md => md_line(out, &[source, destination, &md_ports(ports)])?,
+        PairFormat::Jsonl => {
             json::write(out, &view())?;
             writeln!(out)?;
         }
-        ConnectivityOutput::Json => {
+        PairFormat::Document(DocumentFormat::Json) => {
             let comma = if count == 0 { "\n    " } else { ",\n    " };
             write!(out, "{comma}")?;
             json::write(out, &view())?;
         }
-        ConnectivityOutput::Yaml => {
+        PairFormat::Document(DocumentFormat::Yaml) => {
             // JSON is YAML, and stays on one line.
             write!(out, "{}- ", if count == 0 { "\n" } else { "" })?;
             json::write(out, &view())?;
             writeln!(out)?;
         }
-        ConnectivityOutput::Table
-        | ConnectivityOutput::Wide
-        | ConnectivityOutput::Matrix
-        | ConnectivityOutput::Dot
-        | ConnectivityOutput::Svg
-        | ConnectivityOutput::Html => {
-            let most = if output == ConnectivityOutput::Wide {
-                usize::MAX
-            } else {
-                8
-            };
+        PairFormat::Table(most) => {
             let (source, destination) = (clean(source), clean(destination));
             let ports = ports.text(most);
             writeln!(out, "{source:WIDTH$} -> {destination:WIDTH$}  {ports}")?;

@@ -6,13 +6,14 @@ use palisade_api::{Severity, Source};
 
 use super::Report;
 use crate::args::Cli;
-use crate::args::lint::{LintArgs, LintOutput};
+use crate::args::format::OutputFormat;
+use crate::args::lint::LintArgs;
 use crate::draw::{Drawing, DrawnProblem, DrawnSpan, clean, counted};
 use crate::findings::LocatedFinding;
 use crate::sarif;
 use crate::source::Inputs;
 use crate::view::lint::{FindingView, FindingViews, LintView};
-use crate::view::{DocumentFormat, Placer, json, write_limited};
+use crate::view::{Placer, json, write_limited};
 
 pub(super) fn print<'r>(
     args: &LintArgs,
@@ -23,14 +24,9 @@ pub(super) fn print<'r>(
     let mut out = std::io::BufWriter::new(anstream::stdout());
     let mut views = FindingViews::new(&inputs.sources);
     match args.output {
-        LintOutput::Table => table(&mut out, cli, inputs, report)?,
-        LintOutput::Wide => wide(&mut out, cli, inputs, report)?,
-        LintOutput::Json | LintOutput::Yaml => {
-            let form = if args.output == LintOutput::Json {
-                DocumentFormat::Json
-            } else {
-                DocumentFormat::Yaml
-            };
+        OutputFormat::Table => table(&mut out, cli, inputs, report)?,
+        OutputFormat::Wide => wide(&mut out, cli, inputs, report)?,
+        OutputFormat::Document(form) => {
             let findings = found(&mut views, report);
             let suppressed = report.suppressed.iter();
             let suppressed =
@@ -38,17 +34,23 @@ pub(super) fn print<'r>(
             let view = LintView::new(findings, suppressed.collect());
             write_limited(&mut out, form, &view, &inputs.missing)?;
         }
-        LintOutput::Jsonl => {
+        OutputFormat::Jsonl => {
             for view in found(&mut views, report) {
                 json::write(&mut out, &view)?;
                 writeln!(out)?;
             }
         }
-        LintOutput::Sarif => {
+        OutputFormat::Sarif => {
             let log = sarif::lint_log(&inputs.sources, &report_results(report));
             json::write_pretty(&mut out, &log)?;
             writeln!(out)?;
         }
+        OutputFormat::Matrix
+        | OutputFormat::Csv
+        | OutputFormat::Md
+        | OutputFormat::Dot
+        | OutputFormat::Svg
+        | OutputFormat::Html => return Err(args.output.unsupported()),
     }
     out.flush()?;
     Ok(())

@@ -3,14 +3,15 @@
 use std::io::{IsTerminal, Write};
 
 use super::super::{Round, RoundChange, has_lines};
-use crate::args::{Cli, LabArgs, LabOutput};
+use crate::args::format::OutputFormat;
+use crate::args::{Cli, LabArgs};
 use crate::lab_report;
 use crate::view::lab::LabReportView;
 use crate::view::{DocumentFormat, json, write_document};
 
 /// The output of a lab that follows its files.
 pub(super) struct Screen {
-    output: LabOutput,
+    output: OutputFormat,
     has_lines: bool,
     quiet: bool,
     /// Whether it can be drawn in place.
@@ -24,13 +25,12 @@ const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 impl Screen {
     pub(super) fn new(args: &LabArgs, cli: &Cli) -> Screen {
-        let is_text = matches!(args.output, LabOutput::Table | LabOutput::Wide);
         let is_dumb = std::env::var_os("TERM").is_none_or(|it| it == "dumb");
         Screen {
             output: args.output,
             has_lines: has_lines(args),
             quiet: cli.quiet,
-            is_live: is_text && !is_dumb && std::io::stdout().is_terminal(),
+            is_live: args.output.is_text() && !is_dumb && std::io::stdout().is_terminal(),
             shown: None,
         }
     }
@@ -45,26 +45,19 @@ impl Screen {
         let is_first = self.shown.is_none();
         let report = || LabReportView::new(&round.probes, change.map(RoundChange::view));
         let mut text = String::new();
-        match self.output {
-            LabOutput::Table | LabOutput::Wide => {
-                text = lab_report::text(round, change, self.has_lines, self.quiet);
-                self.draw(&text)?;
+        if let Some(form) = self.output.document() {
+            if form == DocumentFormat::Yaml && !is_first {
+                writeln!(std::io::stdout(), "---")?;
             }
-            LabOutput::Json => {
-                write_document(&mut std::io::stdout(), DocumentFormat::Json, &report())?
-            }
-            LabOutput::Yaml => {
-                if !is_first {
-                    writeln!(std::io::stdout(), "---")?;
-                }
-                write_document(&mut std::io::stdout(), DocumentFormat::Yaml, &report())?;
-            }
-            LabOutput::Jsonl => {
-                let mut line = Vec::new();
-                json::write(&mut line, &report())?;
-                line.push(b'\n');
-                std::io::stdout().write_all(&line)?;
-            }
+            write_document(&mut std::io::stdout(), form, &report())?;
+        } else if self.output == OutputFormat::Jsonl {
+            let mut line = Vec::new();
+            json::write(&mut line, &report())?;
+            line.push(b'\n');
+            std::io::stdout().write_all(&line)?;
+        } else {
+            text = lab_report::text(round, change, self.has_lines, self.quiet);
+            self.draw(&text)?;
         }
         std::io::stdout().flush()?;
         self.shown = Some(text);
