@@ -181,16 +181,55 @@ impl FlowQuery {
     /// Parses a line: `SRC DST PORT [via ENDPOINT]`.
     pub fn parse(line: &str) -> Result<FlowQuery, QueryParseError> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let (source, destination, port, via) = match words.as_slice() {
-            [source, destination, port] => (source, destination, port, None),
-            [source, destination, port, "via", via] => (source, destination, port, Some(via)),
+        FlowWords::new(&words)?.query(None)
+    }
+}
+
+/// The words of a flow query, by their role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowWords<'w> {
+    /// The source.
+    pub source: &'w str,
+    /// The destination.
+    pub destination: &'w str,
+    /// The port, if there is one.
+    pub port: Option<&'w str>,
+    /// The word after `via`, if there is one.
+    pub via: Option<&'w str>,
+}
+
+impl<'w> FlowWords<'w> {
+    /// Splits a query of two or three words, and `via` with an endpoint.
+    pub fn new(words: &[&'w str]) -> Result<FlowWords<'w>, QueryParseError> {
+        let (words, via) = match words {
+            [words @ .., "via", via] => (words, Some(*via)),
+            words => (words, None),
+        };
+        let (source, destination, port) = match words {
+            [source, destination] => (source, destination, None),
+            [source, destination, port] => (source, destination, Some(*port)),
             _ => return Err(QueryParseError::Words),
         };
+        Ok(FlowWords {
+            source,
+            destination,
+            port,
+            via,
+        })
+    }
+
+    /// Parses the query; `without_port` is the port of a query that has none, if it may have none.
+    pub fn query(self, without_port: Option<PortQuery>) -> Result<FlowQuery, QueryParseError> {
+        let port = match (self.port, without_port) {
+            (Some(port), _) => PortQuery::parse(port)?,
+            (None, Some(port)) => port,
+            (None, None) => return Err(QueryParseError::Words),
+        };
         Ok(FlowQuery {
-            source: Endpoint::parse(source)?,
-            destination: Endpoint::parse(destination)?,
-            port: PortQuery::parse(port)?,
-            via: via.map(|via| Endpoint::parse(via)).transpose()?,
+            source: Endpoint::parse(self.source)?,
+            destination: Endpoint::parse(self.destination)?,
+            port,
+            via: self.via.map(Endpoint::parse).transpose()?,
         })
     }
 }
@@ -216,6 +255,22 @@ mod tests {
         for wrong in ["x", "", "x/", "/a", "x/y/z/w", "x/dploy/a"] {
             assert!(Endpoint::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_query_may_have_no_port_where_one_is_assumed() {
+        let parse = |line: &str, port| {
+            let words: Vec<&str> = line.split(' ').collect();
+            FlowWords::new(&words)?.query(port)
+        };
+        let any = parse("x/a x/b via x/svc/c", Some(PortQuery::Any)).unwrap();
+        assert_eq!(any.port, PortQuery::Any);
+        assert_eq!(any.via, Some(Endpoint::Service("x".into(), "c".into())));
+        assert_eq!(parse("x/a x/b", None), Err(QueryParseError::Words));
+        assert_eq!(parse("x/a", None), Err(QueryParseError::Words));
+        let typed = parse("x/a x/b icmp", Some(PortQuery::Any)).unwrap();
+        assert_eq!(typed.port, PortQuery::Icmp);
+        assert_eq!(FlowQuery::parse("x/a  x/b icmp"), Ok(typed));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use palisade_core::query::{Endpoint, FlowQuery, PortQuery, QueryParseError};
+use palisade_core::query::{Endpoint, FlowQuery, FlowWords, PortQuery, QueryParseError};
 
 use crate::args::InputArgs;
 use crate::view::explanation::FlowView;
@@ -29,7 +29,10 @@ pub(crate) fn lines(
 ) -> anyhow::Result<Vec<FlowLine>> {
     let Some(path) = path else {
         let words: Vec<&str> = typed.iter().map(String::as_str).collect();
-        return Ok(vec![FlowLine::Asked(parse_flow(&words, true)?)]);
+        return Ok(vec![FlowLine::Asked(parse_flow(
+            &words,
+            Some(PortQuery::Any),
+        )?)]);
     };
     let mut text = String::new();
     if path.as_os_str() == "-" {
@@ -71,7 +74,7 @@ pub(crate) fn parse(text: &str) -> Vec<FlowLine> {
         if words.is_empty() {
             continue;
         }
-        lines.push(match parse_flow(&words, false) {
+        lines.push(match parse_flow(&words, None) {
             Ok(parsed) => FlowLine::Asked(parsed),
             Err(error) => {
                 let word = |at: usize| words.get(at).map(|it| (*it).to_owned());
@@ -87,30 +90,18 @@ pub(crate) fn parse(text: &str) -> Vec<FlowLine> {
     lines
 }
 
-fn parse_flow(words: &[&str], port_is_optional: bool) -> Result<ParsedFlow, QueryParseError> {
-    let (words, via) = match words {
-        [words @ .., "via", via] => (words, Some(*via)),
-        words => (words, None),
-    };
-    let (source, destination, port) = match words {
-        [source, destination] if port_is_optional => (source, destination, PortQuery::Any),
-        [source, destination, port] => (source, destination, PortQuery::parse(port)?),
-        _ => return Err(QueryParseError::Words),
-    };
+fn parse_flow(
+    words: &[&str],
+    without_port: Option<PortQuery>,
+) -> Result<ParsedFlow, QueryParseError> {
+    let words = FlowWords::new(words)?;
+    let question = words.query(without_port)?;
     let mut flow = FlowView {
-        source: (*source).to_owned(),
-        destination: (*destination).to_owned(),
-        via: via.map(str::to_owned),
+        source: words.source.to_owned(),
+        destination: words.destination.to_owned(),
+        via: words.via.map(str::to_owned),
         ..FlowView::default()
     };
-    flow.carry(&port);
-    Ok(ParsedFlow {
-        question: FlowQuery {
-            source: Endpoint::parse(source)?,
-            destination: Endpoint::parse(destination)?,
-            port,
-            via: via.map(Endpoint::parse).transpose()?,
-        },
-        flow,
-    })
+    flow.carry(&question.port);
+    Ok(ParsedFlow { question, flow })
 }
