@@ -258,6 +258,20 @@ const MOST_BY_NODE: usize = 100;
 /// The space of a class, its type, and its class in each part.
 type KindKey = (usize, EndKind, Vec<usize>);
 
+/// The class of an endpoint that a part does not have.
+const NONE: usize = usize::MAX;
+
+/// A class of the joined table.
+struct JoinedClass {
+    space: usize,
+    kind: EndKind,
+    /// Its class in each part.
+    of_part: Vec<usize>,
+    /// Whether it is a source and a destination, in each part.
+    roles: Vec<(bool, bool)>,
+    members: Vec<u32>,
+}
+
 /// Joins the matrices of all parts. A class of the result has one type and one space.
 fn joined(
     ends: NamedEnds,
@@ -265,7 +279,44 @@ fn joined(
     matrices: &[Matrix],
     governed_only: bool,
 ) -> Table {
-    const NONE: usize = usize::MAX;
+    let classes = joined_classes(&ends, parts, matrices);
+    let mut reaches = Reaches::default();
+    let interned: Vec<Vec<usize>> = matrices
+        .iter()
+        .map(|matrix| matrix.reaches.iter().map(|it| reaches.intern(it)).collect())
+        .collect();
+    let mut kinds = EndClasses::default();
+    for from in &classes {
+        let row = classes.iter().map(|to| {
+            if !is_evaluated(from, to, governed_only) {
+                return UNASKED;
+            }
+            let cell = cell(from, to, matrices, &interned);
+            cell.and_then(|it| i32::try_from(it).ok())
+                .unwrap_or(UNASKED)
+        });
+        kinds.add_row(row.collect());
+        kinds.list.push(EndClass {
+            label: String::new(),
+            space: from.space,
+            members: from.members.clone(),
+        });
+    }
+    kinds.name(&ends);
+    Table {
+        ends,
+        kinds,
+        reaches,
+        without_node_local: false,
+    }
+}
+
+/// Returns the classes of endpoints that no part distinguishes, space by space.
+fn joined_classes(
+    ends: &NamedEnds,
+    parts: &[Connectivity<'_>],
+    matrices: &[Matrix],
+) -> Vec<JoinedClass> {
     // For each endpoint, its class in each part.
     let mut kinds_of = vec![vec![NONE; matrices.len()]; ends.list.len()];
     for (part, matrix) in matrices.iter().enumerate() {
@@ -287,61 +338,48 @@ fn joined(
     }
     let mut found: Vec<(KindKey, Vec<u32>)> = found.into_iter().collect();
     found.sort_by_key(|((space, ..), members)| (*space, members.first().copied()));
-    let mut kinds = EndClasses::default();
-    let mut reaches = Reaches::default();
-    let interned: Vec<Vec<usize>> = matrices
-        .iter()
-        .map(|matrix| matrix.reaches.iter().map(|it| reaches.intern(it)).collect())
-        .collect();
-    // Whether a class is a source and a destination, in each part.
-    let roles: Vec<Vec<(bool, bool)>> = found
-        .iter()
-        .map(|(_, members)| {
-            let first = MemberId(members.first().copied().unwrap_or(u32::MAX));
-            let role =
-                |part: &Connectivity<'_>| (part.is_source(first), part.is_destination(first));
-            parts.iter().map(role).collect()
-        })
-        .collect();
-    for (from, ((space, sort, its_kinds), members)) in found.iter().enumerate() {
-        let row = found
-            .iter()
-            .enumerate()
-            .map(|(to, ((_, to_sort, to_kinds), _))| {
-                let is_itself = from == to && members.len() == 1 && *sort != EndKind::Template;
-                let is_governed =
-                    sort.is_selectable() || to_sort.is_selectable() || *to_sort == EndKind::Service;
-                if is_itself || governed_only && !is_governed {
-                    return UNASKED;
-                }
-                let cell = (0..matrices.len()).find_map(|part| {
-                    let is_source = roles.get(from)?.get(part)?.0;
-                    let is_destination = roles.get(to)?.get(part)?.1;
-                    if !is_source || !is_destination {
-                        return None;
-                    }
-                    let matrix = matrices.get(part)?;
-                    let row = matrix.cells.get(*its_kinds.get(part)?)?;
-                    let cell = *row.get(*to_kinds.get(part)?)?;
-                    interned.get(part)?.get(cell as usize).copied()
-                });
-                cell.and_then(|it| i32::try_from(it).ok())
-                    .unwrap_or(UNASKED)
-            });
-        kinds.add_row(row.collect());
-        kinds.list.push(EndClass {
-            label: String::new(),
-            space: *space,
-            members: members.clone(),
-        });
-    }
-    kinds.name(&ends);
-    Table {
-        ends,
-        kinds,
-        reaches,
-        without_node_local: false,
-    }
+    let class = |((space, kind, of_part), members): (KindKey, Vec<u32>)| {
+        let first = MemberId(members.first().copied().unwrap_or(u32::MAX));
+        let role = |part: &Connectivity<'_>| (part.is_source(first), part.is_destination(first));
+        JoinedClass {
+            space,
+            kind,
+            of_part,
+            roles: parts.iter().map(role).collect(),
+            members,
+        }
+    };
+    found.into_iter().map(class).collect()
+}
+
+/// Reports whether the table has the flows from one class to another.
+fn is_evaluated(from: &JoinedClass, to: &JoinedClass, governed_only: bool) -> bool {
+    // A template represents several pods, and is evaluated with itself.
+    let is_itself =
+        from.members == to.members && from.members.len() == 1 && from.kind != EndKind::Template;
+    let is_governed =
+        from.kind.is_selectable() || to.kind.is_selectable() || to.kind == EndKind::Service;
+    !is_itself && (!governed_only || is_governed)
+}
+
+/// Returns the index of the ports from one class to another, in the first part that has both.
+fn cell(
+    from: &JoinedClass,
+    to: &JoinedClass,
+    matrices: &[Matrix],
+    interned: &[Vec<usize>],
+) -> Option<usize> {
+    (0..matrices.len()).find_map(|part| {
+        let is_source = from.roles.get(part)?.0;
+        let is_destination = to.roles.get(part)?.1;
+        if !is_source || !is_destination {
+            return None;
+        }
+        let matrix = matrices.get(part)?;
+        let row = matrix.cells.get(*from.of_part.get(part)?)?;
+        let cell = *row.get(*to.of_part.get(part)?)?;
+        interned.get(part)?.get(cell as usize).copied()
+    })
 }
 
 /// Refuses a drawing or matrix with too many namespaces.

@@ -63,132 +63,208 @@ fn stacked<'c>(cards: impl Iterator<Item = &'c mut Card>, gap: f64) -> f64 {
     (top - gap).max(0.0)
 }
 
+/// The words of both sides of a row.
+type Sides = (Vec<String>, Vec<String>);
+
+/// The cards of both sides by their numbers, the ports between them, and the lines.
+struct Layers {
+    left: Vec<(usize, Card)>,
+    /// A card for each line.
+    ports: Vec<Card>,
+    right: Vec<(usize, Card)>,
+    lines: Vec<Line>,
+}
+
+/// The horizontal positions of the layers, and the size of the drawing.
+struct Layout {
+    left_width: f64,
+    ports_x: f64,
+    ports_width: f64,
+    right_x: f64,
+    right_width: f64,
+    width: f64,
+    height: f64,
+}
+
 /// Draws the rows.
 pub(super) fn drawing(answer: &Answer<'_>, rows: &[Row]) -> String {
-    let names = Names::new(&answer.ends);
-    let named: Vec<(Vec<String>, Vec<String>)> = rows
-        .iter()
-        .map(|row| row.few_words(answer, &names, MOST_WORDS))
-        .collect();
-    // Sides with the same words share a card.
-    let mut cards: Vec<&Vec<String>> = named.iter().flat_map(|(from, to)| [from, to]).collect();
-    cards.sort();
-    cards.dedup();
-    let place = |words: &Vec<String>| cards.binary_search(&words).unwrap_or(usize::MAX);
-    let card = |words: &[String]| Card::new(folded(words, 34));
-    let mut sources: BTreeMap<usize, (usize, Card)> = BTreeMap::new();
-    let mut destinations: BTreeMap<usize, (f64, Card)> = BTreeMap::new();
-    let mut blocks: Vec<Line> = Vec::new();
-    for ((from, to), row) in named.iter().zip(rows) {
-        blocks.push(Line {
-            from: place(from),
-            to: place(to),
-            reach: row.reach,
-        });
-    }
-    let mut ports: Vec<Card> = Vec::new();
-    for (at, ((from, to), block)) in named.iter().zip(&blocks).enumerate() {
-        sources
-            .entry(block.from)
-            .or_insert_with(|| (at, card(from)));
-        // A destination has about the mean height of its sources, which makes fewer lines cross.
-        let mean = || {
-            let places = blocks
-                .iter()
-                .enumerate()
-                .filter(|(_, it)| it.to == block.to);
-            let places: Vec<usize> = places.map(|(place, _)| place).collect();
-            places.iter().sum::<usize>() as f64 / places.len().max(1) as f64
-        };
-        destinations
-            .entry(block.to)
-            .or_insert_with(|| (mean(), card(to)));
-        let text = answer.reaches.get(block.reach).text(MOST_PORTS);
-        let words: Vec<String> = text.split(", ").map(str::to_owned).collect();
-        let mut lines = Card::new(folded(&words, 30));
-        lines.height = lines.lines.len() as f64 * LINE + 6.0;
-        ports.push(lines);
-    }
-    let mut left: Vec<(usize, usize, Card)> = sources
-        .into_iter()
-        .map(|(group, (first, card))| (group, first, card))
-        .collect();
-    left.sort_by_key(|it| it.1);
-    let mut right: Vec<(usize, f64, Card)> = destinations
-        .into_iter()
-        .map(|(group, (mean, card))| (group, mean, card))
-        .collect();
-    right.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
-    let heights = [
-        stacked(left.iter_mut().map(|it| &mut it.2), GAP),
-        stacked(ports.iter_mut(), GAP * 0.75),
-        stacked(right.iter_mut().map(|it| &mut it.2), GAP),
-    ];
-    let height = heights.into_iter().fold(40.0, f64::max);
-    let shift = |own: f64| TOP + (height - own) / 2.0;
-    let [left_shift, ports_shift, right_shift] = heights.map(shift);
-    left.iter_mut().for_each(|it| it.2.top += left_shift);
-    ports.iter_mut().for_each(|it| it.top += ports_shift);
-    right.iter_mut().for_each(|it| it.2.top += right_shift);
-    let widest = |widths: &mut dyn Iterator<Item = f64>| widths.fold(60.0, f64::max);
-    let left_width = widest(&mut left.iter().map(|it| it.2.width()));
-    let ports_width = widest(&mut ports.iter().map(Card::width));
-    let right_width = widest(&mut right.iter().map(|it| it.2.width()));
-    let ports_x = MARGIN + left_width + BEND;
-    let right_x = ports_x + ports_width + BEND;
-    let width = right_x + right_width + MARGIN;
+    let mut layers = Layers::new(answer, rows);
+    let height = layers.arrange();
+    let layout = layers.layout(height);
     let mut body = String::from(MARKERS);
-    for (x, head) in [
-        (MARGIN + left_width / 2.0, "from"),
-        (ports_x + ports_width / 2.0, "ports"),
-        (right_x + right_width / 2.0, "to"),
-    ] {
-        let text = format!(
-            "<text class=\"head\" x=\"{x:.0}\" y=\"30\" text-anchor=\"middle\">{head}</text>\n"
-        );
-        body += &text;
+    layout.heads(&mut body);
+    layers.draw_lines(&mut body, answer, &layout);
+    for (_, card) in &layers.left {
+        boxed(&mut body, card, MARGIN, layout.left_width);
     }
-    let left_of: BTreeMap<usize, &Card> = left.iter().map(|it| (it.0, &it.2)).collect();
-    let right_of: BTreeMap<usize, &Card> = right.iter().map(|it| (it.0, &it.2)).collect();
-    for (block, card) in blocks.iter().zip(&ports) {
-        let look = look(answer.reaches.get(block.reach).state());
-        let (Some(from), Some(to)) = (left_of.get(&block.from), right_of.get(&block.to)) else {
-            continue;
-        };
-        let (start, middle, end) = (MARGIN + left_width, card.middle(), right_x - 2.0);
-        let (centre, half) = (ports_x + ports_width / 2.0, card.width() / 2.0 - 4.0);
-        let before = (ports_x, middle, centre - half);
-        curve(&mut body, look, (start, from.middle()), before, "");
-        let tip = format!(" marker-end=\"url(#tip-{look})\"");
-        let end_of_ports = ports_x + ports_width;
-        straight(&mut body, look, (centre + half, end_of_ports), middle);
-        curve(
-            &mut body,
-            look,
-            (end_of_ports, middle),
-            (end, to.middle(), end),
-            &tip,
-        );
-        texts(&mut body, card, centre, 3.0, &format!("ports {look}"));
+    for (_, card) in &layers.right {
+        boxed(&mut body, card, layout.right_x, layout.right_width);
     }
-    for (_, _, card) in &left {
-        boxed(&mut body, card, MARGIN, left_width);
-    }
-    for (_, _, card) in &right {
-        boxed(&mut body, card, right_x, right_width);
-    }
-    if blocks.is_empty() {
-        let (x, y) = (width / 2.0, TOP + 20.0);
+    if layers.lines.is_empty() {
+        let (x, y) = (layout.width / 2.0, TOP + 20.0);
         body += &format!(
             "<text x=\"{x:.0}\" y=\"{y:.0}\" text-anchor=\"middle\">nothing is allowed</text>\n"
         );
     }
     document(
-        width,
-        TOP + height + MARGIN,
+        layout.width,
+        TOP + layout.height + MARGIN,
         "Connectivity between endpoints, by port",
         &body,
     )
+}
+
+impl Layers {
+    fn new(answer: &Answer<'_>, rows: &[Row]) -> Layers {
+        let names = Names::new(&answer.ends);
+        let named: Vec<Sides> = rows
+            .iter()
+            .map(|row| row.few_words(answer, &names, MOST_WORDS))
+            .collect();
+        // Sides with the same words share a card.
+        let mut cards: Vec<&Vec<String>> = named.iter().flat_map(|(from, to)| [from, to]).collect();
+        cards.sort();
+        cards.dedup();
+        let number = |words: &Vec<String>| cards.binary_search(&words).unwrap_or(usize::MAX);
+        let lines = named.iter().zip(rows).map(|((from, to), row)| Line {
+            from: number(from),
+            to: number(to),
+            reach: row.reach,
+        });
+        let lines: Vec<Line> = lines.collect();
+        let ports = lines.iter().map(|line| {
+            let text = answer.reaches.get(line.reach).text(MOST_PORTS);
+            let words: Vec<String> = text.split(", ").map(str::to_owned).collect();
+            let mut card = Card::new(folded(&words, 30));
+            card.height = card.lines.len() as f64 * LINE + 6.0;
+            card
+        });
+        Layers {
+            left: sources(&named, &lines),
+            ports: ports.collect(),
+            right: destinations(&named, &lines),
+            lines,
+        }
+    }
+
+    /// Stacks the cards of each layer around a common middle, and returns the height.
+    fn arrange(&mut self) -> f64 {
+        let heights = [
+            stacked(self.left.iter_mut().map(|it| &mut it.1), GAP),
+            stacked(self.ports.iter_mut(), GAP * 0.75),
+            stacked(self.right.iter_mut().map(|it| &mut it.1), GAP),
+        ];
+        let height = heights.into_iter().fold(40.0, f64::max);
+        let shift = |own: f64| TOP + (height - own) / 2.0;
+        let [left_shift, ports_shift, right_shift] = heights.map(shift);
+        self.left.iter_mut().for_each(|it| it.1.top += left_shift);
+        self.ports.iter_mut().for_each(|it| it.top += ports_shift);
+        self.right.iter_mut().for_each(|it| it.1.top += right_shift);
+        height
+    }
+
+    fn layout(&self, height: f64) -> Layout {
+        let widest = |widths: &mut dyn Iterator<Item = f64>| widths.fold(60.0, f64::max);
+        let left_width = widest(&mut self.left.iter().map(|it| it.1.width()));
+        let ports_width = widest(&mut self.ports.iter().map(Card::width));
+        let right_width = widest(&mut self.right.iter().map(|it| it.1.width()));
+        let ports_x = MARGIN + left_width + BEND;
+        let right_x = ports_x + ports_width + BEND;
+        Layout {
+            left_width,
+            ports_x,
+            ports_width,
+            right_x,
+            right_width,
+            width: right_x + right_width + MARGIN,
+            height,
+        }
+    }
+
+    /// Draws each line from its source through its ports to its destination.
+    fn draw_lines(&self, body: &mut String, answer: &Answer<'_>, layout: &Layout) {
+        let Layout {
+            left_width,
+            ports_x,
+            ports_width,
+            right_x,
+            ..
+        } = *layout;
+        let left_of: BTreeMap<usize, &Card> = self.left.iter().map(|it| (it.0, &it.1)).collect();
+        let right_of: BTreeMap<usize, &Card> = self.right.iter().map(|it| (it.0, &it.1)).collect();
+        for (line, card) in self.lines.iter().zip(&self.ports) {
+            let look = look(answer.reaches.get(line.reach).state());
+            let (Some(from), Some(to)) = (left_of.get(&line.from), right_of.get(&line.to)) else {
+                continue;
+            };
+            let (start, middle, end) = (MARGIN + left_width, card.middle(), right_x - 2.0);
+            let (centre, half) = (ports_x + ports_width / 2.0, card.width() / 2.0 - 4.0);
+            let before = (ports_x, middle, centre - half);
+            curve(body, look, (start, from.middle()), before, "");
+            let tip = format!(" marker-end=\"url(#tip-{look})\"");
+            let end_of_ports = ports_x + ports_width;
+            straight(body, look, (centre + half, end_of_ports), middle);
+            let to = (end, to.middle(), end);
+            curve(body, look, (end_of_ports, middle), to, &tip);
+            texts(body, card, centre, 3.0, &format!("ports {look}"));
+        }
+    }
+}
+
+impl Layout {
+    /// Draws the heads of the layers.
+    fn heads(&self, body: &mut String) {
+        for (x, head) in [
+            (MARGIN + self.left_width / 2.0, "from"),
+            (self.ports_x + self.ports_width / 2.0, "ports"),
+            (self.right_x + self.right_width / 2.0, "to"),
+        ] {
+            let text = format!(
+                "<text class=\"head\" x=\"{x:.0}\" y=\"30\" text-anchor=\"middle\">{head}</text>\n"
+            );
+            *body += &text;
+        }
+    }
+}
+
+fn side_card(words: &[String]) -> Card {
+    Card::new(folded(words, 34))
+}
+
+/// Returns a card for each source, in the order of their first lines.
+fn sources(named: &[Sides], lines: &[Line]) -> Vec<(usize, Card)> {
+    let mut cards: BTreeMap<usize, (usize, Card)> = BTreeMap::new();
+    for (at, ((from, _), line)) in named.iter().zip(lines).enumerate() {
+        let card = cards.entry(line.from);
+        card.or_insert_with(|| (at, side_card(from)));
+    }
+    let mut cards: Vec<(usize, (usize, Card))> = cards.into_iter().collect();
+    cards.sort_by_key(|(_, (first, _))| *first);
+    cards
+        .into_iter()
+        .map(|(id, (_, card))| (id, card))
+        .collect()
+}
+
+/// Returns a card for each destination. A destination has about the mean height of its sources,
+/// which makes fewer lines cross.
+fn destinations(named: &[Sides], lines: &[Line]) -> Vec<(usize, Card)> {
+    let mean = |number: usize| {
+        let places = lines.iter().enumerate().filter(|(_, it)| it.to == number);
+        let places: Vec<usize> = places.map(|(place, _)| place).collect();
+        places.iter().sum::<usize>() as f64 / places.len().max(1) as f64
+    };
+    let mut cards: BTreeMap<usize, (f64, Card)> = BTreeMap::new();
+    for ((_, to), line) in named.iter().zip(lines) {
+        let card = cards.entry(line.to);
+        card.or_insert_with(|| (mean(line.to), side_card(to)));
+    }
+    let mut cards: Vec<(usize, (f64, Card))> = cards.into_iter().collect();
+    cards.sort_by(|(a, (a_mean, _)), (b, (b_mean, _))| a_mean.total_cmp(b_mean).then(a.cmp(b)));
+    cards
+        .into_iter()
+        .map(|(id, (_, card))| (id, card))
+        .collect()
 }
 
 const MARKERS: &str = "\
