@@ -1,5 +1,5 @@
-//! The engine compared with the oracle on random clusters, end to end: the objects go through the
-//! reader, the lowering, the program and the answers, and every part of an answer must agree.
+//! Compares the engine with the oracle on random clusters, end to end: reading, lowering,
+//! compilation and evaluation. Every part of an answer must agree.
 
 pub mod campaign;
 pub(crate) mod shrink;
@@ -18,28 +18,28 @@ use palisade_oracle::generate::{Mark, scenario};
 use palisade_oracle::{Answer, Detail, Family, Oracle, Reason, Side, SideVerdict, Verdict};
 use serde_json::Value;
 
-/// A question that the two answer differently, with the smallest cluster in which they do.
+/// A flow query with different answers, and a minimal cluster.
 #[derive(Clone, Debug)]
 pub struct Difference {
     /// The seed of the scenario.
     pub seed: u64,
-    /// What the NetworkPolicies of each namespace may be together.
+    /// The budget of the NetworkPolicies of each namespace.
     pub budget: Budget,
-    /// The question.
-    pub question: String,
+    /// The flow query.
+    pub query: String,
     /// The objects.
     pub objects: Vec<Value>,
-    /// What names have resolved to.
+    /// The addresses of DNS names.
     pub dns: Vec<(String, IpAddr)>,
-    /// What the engine says.
+    /// The engine's answer.
     pub engine: Answer,
-    /// What the oracle says.
+    /// The oracle's answer.
     pub oracle: Answer,
 }
 
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "seed {}: {}", self.seed, self.question)?;
+        writeln!(f, "seed {}: {}", self.seed, self.query)?;
         writeln!(f, "  at most {} entries", self.budget.entries())?;
         for object in &self.objects {
             writeln!(f, "  {object}")?;
@@ -52,41 +52,41 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// What comparing a scenario came to.
+/// The comparison of a scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Compared {
-    /// How many questions were answered alike.
+    /// Equal answers.
     pub verdicts: u64,
-    /// How many could not be asked, as both say.
-    pub unaskable: u64,
-    /// How many policies did not fit into the budget of their namespace.
+    /// Queries for which both report that there is no answer.
+    pub unanswered: u64,
+    /// Policies over the budget of their namespace.
     pub over_budget: usize,
-    /// The first one that was answered differently.
+    /// The first difference.
     pub differences: Vec<Difference>,
-    /// What its policies contained.
+    /// The combinations that its policies contain.
     pub marks: Vec<Mark>,
 }
 
 /// Compares engine and oracle on the scenario of a seed.
-pub fn compare(seed: u64, n_questions: usize) -> Compared {
-    let mut scenario = scenario(seed, n_questions);
+pub fn compare(seed: u64, n_queries: usize) -> Compared {
+    let mut scenario = scenario(seed, n_queries);
     let budget = budget(seed);
     if budget != Budget::default() {
-        give_ages(&mut scenario.objects);
+        set_creation_times(&mut scenario.objects);
     }
     let (engine, over_budget) =
-        answers(budget, &scenario.objects, &scenario.dns, &scenario.queries);
+        engine_answers(budget, &scenario.objects, &scenario.dns, &scenario.queries);
     let oracle = Oracle::within(budget.entries(), &scenario.objects, &scenario.dns);
     let mut compared = Compared {
         marks: scenario.marks,
         over_budget,
         ..Compared::default()
     };
-    for (question, engine) in scenario.queries.iter().zip(engine) {
-        let oracle = normal(oracle.answer(question));
+    for (query, engine) in scenario.queries.iter().zip(engine) {
+        let oracle = normalized(oracle.answer(query));
         if engine == oracle {
             if oracle.error {
-                compared.unaskable += 1;
+                compared.unanswered += 1;
             } else {
                 compared.verdicts += 1;
             }
@@ -95,20 +95,21 @@ pub fn compare(seed: u64, n_questions: usize) -> Compared {
         let difference = Difference {
             seed,
             budget,
-            question: question.clone(),
+            query: query.clone(),
             objects: scenario.objects.clone(),
             dns: scenario.dns.clone(),
             engine,
             oracle,
         };
-        // One of a scenario says enough.
+        // One difference of a scenario is enough.
         compared.differences.push(shrink::shrink(difference));
         break;
     }
     compared
 }
 
-/// The budget of namespaces in the scenario of a seed (D148): in every fourth one so small that policies do not fit.
+/// The budget of namespaces in the scenario of a seed (D148): in every fourth one, policies exceed
+/// it.
 fn budget(seed: u64) -> Budget {
     if seed % 4 == 3 {
         Budget::new(1 + seed / 4 % 12)
@@ -117,8 +118,9 @@ fn budget(seed: u64) -> Budget {
     }
 }
 
-/// Gives NetworkPolicies times of creation that are not in the order of their names, and some none or an unusual one.
-fn give_ages(objects: &mut [Value]) {
+/// Sets creation times of NetworkPolicies that are not in the order of their names; some are
+/// missing or unusual.
+fn set_creation_times(objects: &mut [Value]) {
     let is_policy = |it: &&mut Value| it.get("kind").is_some_and(|kind| kind == "NetworkPolicy");
     for (index, object) in objects.iter_mut().filter(is_policy).enumerate() {
         let time = match index * 5 % 8 {
@@ -132,46 +134,46 @@ fn give_ages(objects: &mut [Value]) {
     }
 }
 
-/// The two answers to one question.
-fn both(
+/// Both answers to one query.
+fn both_answers(
     budget: Budget,
     objects: &[Value],
     dns: &[(String, IpAddr)],
-    question: &str,
+    query: &str,
 ) -> (Answer, Answer) {
-    let questions = [question.to_owned()];
-    let engine = answers(budget, objects, dns, &questions).0.pop();
-    let oracle = Oracle::within(budget.entries(), objects, dns).answer(question);
-    (engine.unwrap_or_else(unasked), normal(oracle))
+    let queries = [query.to_owned()];
+    let engine = engine_answers(budget, objects, dns, &queries).0.pop();
+    let oracle = Oracle::within(budget.entries(), objects, dns).answer(query);
+    (engine.unwrap_or_else(no_answer), normalized(oracle))
 }
 
-/// The engine's answers in the oracle's types, and how many policies it says do not fit.
-fn answers(
+/// The engine's answers in the oracle's types, and the number of policies over the budget.
+fn engine_answers(
     budget: Budget,
     objects: &[Value],
     dns: &[(String, IpAddr)],
-    questions: &[String],
+    queries: &[String],
 ) -> (Vec<Answer>, usize) {
     let text = serde_json::to_vec(objects).unwrap_or_default();
     let sources = [Source::new("objects.json", text)];
     let manifests = read(&sources, Options::default(), &|_| {});
     let lowered = lower_within(&manifests.objects, dns.to_vec(), budget);
     let program = compile(&lowered.cluster);
-    let respondent = FlowEvaluator::new(&lowered.cluster, &program);
+    let evaluator = FlowEvaluator::new(&lowered.cluster, &program);
     let translation = Translation {
-        respondent: &respondent,
+        evaluator: &evaluator,
     };
     let answer = |text: &String| {
-        let question = FlowQuery::parse(text).ok();
-        let answer = question.and_then(|question| respondent.answer(&question).ok());
-        answer.map_or_else(unasked, |answer| normal(translation.answer(&answer)))
+        let query = FlowQuery::parse(text).ok();
+        let answer = query.and_then(|query| evaluator.answer(&query).ok());
+        answer.map_or_else(no_answer, |answer| normalized(translation.answer(&answer)))
     };
     let problems = lowered.problems.iter();
     let over = problems.filter(|it| it.code == Code::OverBudget).count();
-    (questions.iter().map(answer).collect(), over)
+    (queries.iter().map(answer).collect(), over)
 }
 
-fn unasked() -> Answer {
+fn no_answer() -> Answer {
     Answer {
         verdict: Verdict::Unknown,
         error: true,
@@ -184,8 +186,8 @@ fn unasked() -> Answer {
     }
 }
 
-/// Names of the whole question do not matter, nor the order of single flows.
-fn normal(mut answer: Answer) -> Answer {
+/// Removes the names of the query, and sorts the flows.
+fn normalized(mut answer: Answer) -> Answer {
     answer.source.clear();
     answer.destination.clear();
     answer.answers.sort();
@@ -193,28 +195,30 @@ fn normal(mut answer: Answer) -> Answer {
 }
 
 struct Translation<'r> {
-    respondent: &'r FlowEvaluator<'r>,
+    evaluator: &'r FlowEvaluator<'r>,
 }
 
 impl Translation<'_> {
     fn answer(&self, answer: &answer::Answer) -> Answer {
-        let singles = answer.flows.iter().filter(|_| answer.is_split());
+        let flow_answers = answer.flows.iter().filter(|_| answer.is_split());
         Answer {
-            answers: singles.map(|single| self.single(single)).collect(),
+            answers: flow_answers
+                .map(|flow_answer| self.flow_answer(flow_answer))
+                .collect(),
             ..self.outcome(&answer.outcome, answer.family)
         }
     }
 
-    fn single(&self, single: &FlowAnswer) -> Answer {
+    fn flow_answer(&self, flow_answer: &FlowAnswer) -> Answer {
         Answer {
-            source: self.party(single.source),
-            destination: self.party(single.destination),
-            ..self.outcome(&single.outcome, single.family)
+            source: self.end(flow_answer.source),
+            destination: self.end(flow_answer.destination),
+            ..self.outcome(&flow_answer.outcome, flow_answer.family)
         }
     }
 
-    fn party(&self, party: EndName) -> String {
-        party.text(self.respondent.cluster)
+    fn end(&self, end: EndName) -> String {
+        end.text(self.evaluator.cluster)
     }
 
     fn outcome(&self, outcome: &answer::Outcome, family: Option<net::Family>) -> Answer {
@@ -232,12 +236,12 @@ impl Translation<'_> {
             }),
             egress: Some(self.side(outcome.egress)),
             ingress: Some(self.side(outcome.ingress)),
-            ..unasked()
+            ..no_answer()
         }
     }
 
     fn side(&self, side: answer::DirectionAnswer) -> Side {
-        let (cluster, program) = (self.respondent.cluster, self.respondent.program);
+        let (cluster, program) = (self.evaluator.cluster, self.evaluator.program);
         let place = side
             .cause
             .and_then(Cause::rule)

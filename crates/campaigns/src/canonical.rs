@@ -1,4 +1,4 @@
-//! Plans without their numbers: groups as their addresses, rules as their places.
+//! Plans without identifiers: groups as addresses, rules as names.
 
 #![expect(
     clippy::unwrap_used,
@@ -15,11 +15,11 @@ use palisade_core::model::Cluster;
 use palisade_core::plan::{GroupId, PeerScope, Plan, PortBlock, RuleChain, RuleChainId, Step};
 use palisade_core::program::{Program, RuleId};
 
-/// What each address of a local pod has to face, in words.
+/// The rule chains of each address of a local pod, as text.
 pub type Canonical = BTreeMap<IpAddr, [Option<String>; 2]>;
 
-/// The words for the rules of a program.
-pub fn of_program<'p>(
+/// The names of a program's rules.
+pub fn program_rule_names<'p>(
     cluster: &'p Cluster<'_>,
     program: &'p Program,
 ) -> impl Fn(RuleId) -> String + use<'p> {
@@ -33,9 +33,9 @@ pub fn of_program<'p>(
     }
 }
 
-/// The words for the rules of what is kept.
-pub fn of_live(live: &IncrementalPlanner, rule: RuleId) -> String {
-    let rule = live.rule(rule).expect("a rule of a policy that is there");
+/// The name of a rule of an incremental planner.
+pub fn planner_rule_name(live: &IncrementalPlanner, rule: RuleId) -> String {
+    let rule = live.rule(rule).expect("a rule of a present policy");
     let mut name = rule.api.short().to_owned();
     if !rule.namespace.is_empty() {
         name = format!("{name}/{}", rule.namespace);
@@ -43,18 +43,18 @@ pub fn of_live(live: &IncrementalPlanner, rule: RuleId) -> String {
     format!("{name}/{} {} {}", rule.name, rule.direction, rule.index)
 }
 
-/// A plan without its numbers.
+/// A plan without identifiers.
 pub fn canonical(plan: &Plan, rule: &dyn Fn(RuleId) -> String) -> Canonical {
     let writer = Writer { plan, rule };
-    let mut known: BTreeMap<RuleChainId, String> = BTreeMap::new();
-    for (id, body) in &plan.chains {
-        known.insert(*id, writer.body(body));
+    let mut texts: BTreeMap<RuleChainId, String> = BTreeMap::new();
+    for (id, rule_chain) in &plan.chains {
+        texts.insert(*id, writer.rule_chain(rule_chain));
     }
-    let faced = plan.pods.iter().map(|(address, faced)| {
-        let words = [faced.egress, faced.ingress].map(|id| id.map(|id| known[&id].clone()));
-        (*address, words)
+    let chains = plan.pods.iter().map(|(address, chains)| {
+        let text = [chains.egress, chains.ingress].map(|id| id.map(|id| texts[&id].clone()));
+        (*address, text)
     });
-    faced.collect()
+    chains.collect()
 }
 
 struct Writer<'p> {
@@ -63,8 +63,8 @@ struct Writer<'p> {
 }
 
 impl Writer<'_> {
-    fn body(&self, body: &RuleChain) -> String {
-        let merged = &body.merged;
+    fn rule_chain(&self, rule_chain: &RuleChain) -> String {
+        let merged = &rule_chain.merged;
         let by_port = |ports: &BTreeMap<PortBlock, GroupId>| {
             let ports = ports.iter();
             let ports = ports.map(|(port, group)| (*port, self.group(*group)));
@@ -82,11 +82,11 @@ impl Writer<'_> {
         };
         format!(
             "{:?}\n  {}\n of ports {of_ports:?} any {any_port:?} nets {nets:?} any {any_nets:?} open {:?}\n  {}\n{:?}",
-            body.direction,
-            steps(&body.admin),
+            rule_chain.direction,
+            steps(&rule_chain.admin),
             merged.open,
-            steps(&body.rest),
-            body.verdict
+            steps(&rule_chain.rest),
+            rule_chain.verdict
         )
     }
 
@@ -113,7 +113,7 @@ impl Writer<'_> {
                 let mut except: Vec<String> =
                     peer.except.iter().map(|group| self.group(*group)).collect();
                 except.sort();
-                format!("{within} but {except:?}")
+                format!("{within} except {except:?}")
             })
             .collect();
         peers.sort();
@@ -131,7 +131,7 @@ impl Writer<'_> {
         let mut sorted = group.addresses.clone();
         sorted.sort();
         sorted.dedup();
-        assert_eq!(sorted, group.addresses, "sorted, and none twice");
+        assert_eq!(sorted, group.addresses, "sorted, without duplicates");
         format!("{:?}{:?}", group.kind, group.addresses)
     }
 }

@@ -1,7 +1,8 @@
-//! Connectivity compared with single answers: every pair of members of random clusters, over all
-//! ports, must be what the engine decides flow by flow, and what the oracle says at the edges.
+//! Compares `connectivity` with single answers: every pair of members of random clusters, over all
+//! ports, must equal the engine's verdicts flow by flow, and the oracle's at the edges of port
+//! sets.
 //!
-//! A *cell* is a pair and a port that something in the cluster could tell from its neighbour.
+//! A *cell* is a pair and an edge of a port set.
 
 pub mod campaign;
 
@@ -23,29 +24,29 @@ use palisade_oracle::generate::scenario;
 use palisade_oracle::{Oracle, Verdict};
 use serde_json::Value;
 
-/// What comparing a cluster came to.
+/// The comparison of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Compared {
-    /// How many cells the fold and single decisions agree on.
+    /// Cells on which the fold and single decisions agree.
     pub cells: u64,
-    /// How many of them the oracle was asked about, too.
+    /// Of those, cells compared with the oracle.
     pub oracle_cells: u64,
-    /// What does not agree, in words.
+    /// The differences.
     pub differences: Vec<String>,
 }
 
-/// Compares on the cluster of a seed. The oracle is asked about one cell of each edge.
+/// Compares the cluster of a seed. The oracle evaluates one cell of each edge.
 pub fn compare(seed: u64) -> Compared {
     let scenario = scenario(seed, 0);
     let mut compared = compare_objects(&scenario.objects, &scenario.dns, true);
     if !compared.differences.is_empty() {
-        compared.differences = vec![smallest(seed, scenario.objects, &scenario.dns)];
+        compared.differences = vec![shrink(seed, scenario.objects, &scenario.dns)];
     }
     compared
 }
 
-/// The first difference that is left when nothing more can be taken away.
-fn smallest(seed: u64, mut objects: Vec<Value>, dns: &[(String, IpAddr)]) -> String {
+/// Shrinks the cluster, and returns its first difference.
+fn shrink(seed: u64, mut objects: Vec<Value>, dns: &[(String, IpAddr)]) -> String {
     let first = |objects: &[Value]| {
         let compared = compare_objects(objects, dns, true);
         compared.differences.into_iter().next()
@@ -68,7 +69,7 @@ fn smallest(seed: u64, mut objects: Vec<Value>, dns: &[(String, IpAddr)]) -> Str
     text
 }
 
-/// Compares on some objects.
+/// Compares the cluster of some objects.
 pub fn compare_objects(objects: &[Value], dns: &[(String, IpAddr)], with_oracle: bool) -> Compared {
     let text = serde_json::to_vec(objects).unwrap_or_default();
     let sources = [Source::new("objects.json", text)];
@@ -80,13 +81,13 @@ pub fn compare_objects(objects: &[Value], dns: &[(String, IpAddr)], with_oracle:
     comparison.run()
 }
 
-/// Who reaches whom.
+/// The ports between each pair.
 type Pairs = BTreeMap<(MemberId, MemberId), Reach>;
 
 struct Comparison<'c> {
     cluster: &'c Cluster<'c>,
     program: &'c Program,
-    respondent: FlowEvaluator<'c>,
+    evaluator: FlowEvaluator<'c>,
     connectivity: Connectivity<'c>,
     oracle: Option<Oracle>,
     compared: Compared,
@@ -101,7 +102,7 @@ impl<'c> Comparison<'c> {
         Comparison {
             cluster,
             program,
-            respondent: FlowEvaluator::new(cluster, program),
+            evaluator: FlowEvaluator::new(cluster, program),
             connectivity: Connectivity::new(cluster, program, &Selection::ALL),
             oracle,
             compared: Compared::default(),
@@ -117,13 +118,11 @@ impl<'c> Comparison<'c> {
             .collect();
         for source in &members {
             for destination in &members {
-                if !self.connectivity.is_source(*source)
-                    || self.is_passed_over(*source, *destination)
-                {
+                if !self.connectivity.is_source(*source) || self.is_skipped(*source, *destination) {
                     continue;
                 }
-                let nothing = Reach::default();
-                let folded = pairs.get(&(*source, *destination)).unwrap_or(&nothing);
+                let no_ports = Reach::default();
+                let folded = pairs.get(&(*source, *destination)).unwrap_or(&no_ports);
                 self.pair(*source, *destination, folded, &mut summary);
             }
         }
@@ -135,11 +134,11 @@ impl<'c> Comparison<'c> {
 
     fn pairs(&self) -> Pairs {
         let mut pairs = Pairs::new();
-        let told = self.connectivity.pairs(&|_, _| {}, &mut |pair| {
+        let result = self.connectivity.pairs(&|_, _| {}, &mut |pair| {
             pairs.insert((pair.source, pair.destination), pair.reach.clone());
             Ok::<(), Infallible>(())
         });
-        let Ok(()) = told;
+        let Ok(()) = result;
         pairs
     }
 
@@ -147,8 +146,9 @@ impl<'c> Comparison<'c> {
         self.connectivity.members().get(id.0 as usize).copied()
     }
 
-    /// Nobody is a pair with itself, and clients of a headless Service may find themselves behind it.
-    fn is_passed_over(&self, source: MemberId, destination: MemberId) -> bool {
+    /// Whether a pair is not compared: a member with itself, or a client that may be a backend of a
+    /// headless Service.
+    fn is_skipped(&self, source: MemberId, destination: MemberId) -> bool {
         if source == destination {
             return !self.connectivity.is_template(source);
         }
@@ -160,13 +160,13 @@ impl<'c> Comparison<'c> {
         let service = self.cluster.services.get(service.0 as usize);
         service.is_some_and(|service| {
             let backends = service.ports.iter().flat_map(|port| &port.backends);
-            let mut parties = backends.map(|backend| backend.target);
-            service.is_headless && parties.any(|party| self.is_behind(party, pod))
+            let mut targets = backends.map(|backend| backend.target);
+            service.is_headless && targets.any(|target| self.is_behind(target, pod))
         })
     }
 
-    fn is_behind(&self, party: BackendTarget, pod: PodId) -> bool {
-        match party {
+    fn is_behind(&self, target: BackendTarget, pod: PodId) -> bool {
+        match target {
             BackendTarget::Pod(it) => it == pod,
             BackendTarget::Address(address) => {
                 let pod = self.cluster.pods.get(pod.0 as usize);
@@ -175,12 +175,15 @@ impl<'c> Comparison<'c> {
         }
     }
 
-    /// How people would ask about a member.
-    fn endpoint(&self, id: MemberId) -> Option<String> {
+    /// The name of a member in a flow query.
+    fn query_name(&self, id: MemberId) -> Option<String> {
         match self.member(id)? {
             Member::Network(NetworkId(network)) => {
                 let network = self.connectivity.networks().get(network as usize)?;
-                let addresses = network.blocks.iter().flat_map(|block| some_of(*block));
+                let addresses = network
+                    .blocks
+                    .iter()
+                    .flat_map(|block| sample_addresses(*block));
                 let mut free = addresses.filter(|it| self.program.owner(*it).is_none());
                 Some(free.next()?.to_string())
             }
@@ -197,16 +200,16 @@ impl<'c> Comparison<'c> {
         folded: &Reach,
         summary: &mut Summary,
     ) {
-        let (Some(from), Some(to)) = (self.endpoint(source), self.endpoint(destination)) else {
+        let (Some(from), Some(to)) = (self.query_name(source), self.query_name(destination)) else {
             return;
         };
         let Ok(question) = FlowQuery::parse(&format!("{from} {to} any")) else {
             self.compared
                 .differences
-                .push(format!("{from} {to} cannot be read"));
+                .push(format!("{from} {to} is no flow query"));
             return;
         };
-        let answers = self.respondent.answer_ports(&question);
+        let answers = self.evaluator.answer_ports(&question);
         let mut decided = Reach::default();
         let mut denied = PortSet::default();
         for answer in answers.iter().flatten() {
@@ -224,7 +227,7 @@ impl<'c> Comparison<'c> {
                 sets.map(|set| set.text().join(" ")).join(" | ")
             };
             self.compared.differences.push(format!(
-                "{from} {to}: the fold says {}; decided one by one {}",
+                "{from} {to}: fold {}; single decisions {}",
                 reach(folded),
                 reach(&decided)
             ));
@@ -239,7 +242,7 @@ impl<'c> Comparison<'c> {
         for (verdict, set) in sets {
             for port in set.edges() {
                 self.compared.cells += 1;
-                self.ask_oracle(&from, &to, &port, verdict);
+                self.compare_with_oracle(&from, &to, &port, verdict);
             }
         }
         if self.is_pod(source) && self.is_pod(destination) && source != destination {
@@ -263,7 +266,7 @@ impl<'c> Comparison<'c> {
         pod.is_some_and(|pod| !pod.host_network)
     }
 
-    fn ask_oracle(&mut self, from: &str, to: &str, port: &PortQuery, verdict: Verdict) {
+    fn compare_with_oracle(&mut self, from: &str, to: &str, port: &PortQuery, verdict: Verdict) {
         let Some(oracle) = &self.oracle else {
             return;
         };
@@ -281,7 +284,7 @@ impl<'c> Comparison<'c> {
         self.compared.oracle_cells += 1;
         if answer.error || answer.verdict != verdict {
             self.compared.differences.push(format!(
-                "{question}: the fold says {verdict:?}, the oracle {:?} (error: {})",
+                "{question}: fold {verdict:?}, oracle {:?} (error: {})",
                 answer.verdict, answer.error
             ));
         }
@@ -292,12 +295,12 @@ impl<'c> Comparison<'c> {
         expected.endpoints = pods.count() as u64;
         let counted = self.connectivity.summary(&|_, _| {});
         if counted != expected {
-            let difference = format!("the totals are {counted:?}, pair by pair {expected:?}");
+            let difference = format!("the totals are {counted:?}, but pair by pair {expected:?}");
             self.compared.differences.push(difference);
         }
     }
 
-    /// What blocks say together must be the pairs, and nothing else.
+    /// Checks that the blocks together equal the pairs.
     fn blocks(&mut self, pairs: &Pairs) {
         let blocks = match self.connectivity.blocks(usize::MAX, &|_, _| {}) {
             Ok(blocks) => blocks,
@@ -306,31 +309,33 @@ impl<'c> Comparison<'c> {
                 return;
             }
         };
-        let mut said: Pairs = Pairs::new();
+        let mut from_blocks: Pairs = Pairs::new();
         for block in &blocks.list {
             for source in self.connectivity.group(&blocks, block.from) {
                 for destination in self.connectivity.group(&blocks, block.to) {
                     if source == destination && !self.connectivity.is_template(source) {
                         continue;
                     }
-                    let reach = said.entry((source, destination)).or_default();
+                    let reach = from_blocks.entry((source, destination)).or_default();
                     reach.allowed.add(&block.reach.allowed);
                     reach.mixed.add(&block.reach.mixed);
                     reach.unknown.add(&block.reach.unknown);
                 }
             }
         }
-        // What is allowed by one block is not in doubt because of another.
-        for reach in said.values_mut() {
+        // A port that one block allows is not undecided because of another.
+        for reach in from_blocks.values_mut() {
             let allowed = reach.allowed.clone();
             reach.mixed.remove_all(&allowed);
             reach.unknown.remove_all(&allowed);
         }
-        said.retain(|_, reach| !reach.is_empty());
-        if said != *pairs {
-            let keys: BTreeSet<_> = said.keys().chain(pairs.keys()).collect();
-            let first = keys.into_iter().find(|key| said.get(key) != pairs.get(key));
-            let first = first.map(|(a, b)| (self.endpoint(*a), self.endpoint(*b)));
+        from_blocks.retain(|_, reach| !reach.is_empty());
+        if from_blocks != *pairs {
+            let keys: BTreeSet<_> = from_blocks.keys().chain(pairs.keys()).collect();
+            let first = keys
+                .into_iter()
+                .find(|key| from_blocks.get(key) != pairs.get(key));
+            let first = first.map(|(a, b)| (self.query_name(*a), self.query_name(*b)));
             let difference = format!("blocks and pairs differ, first at {first:?}");
             self.compared.differences.push(difference);
         }
@@ -340,19 +345,19 @@ impl<'c> Comparison<'c> {
         let Some(matrix) = self.connectivity.matrix(usize::MAX, &|_, _| {}) else {
             return;
         };
-        let nothing = Reach::default();
+        let no_ports = Reach::default();
         for (sources, row) in matrix.kinds.iter().zip(&matrix.cells) {
             for (destinations, cell) in matrix.kinds.iter().zip(row) {
-                let said = matrix.reaches.get(*cell as usize).unwrap_or(&nothing);
+                let from_blocks = matrix.reaches.get(*cell as usize).unwrap_or(&no_ports);
                 for source in sources {
                     for destination in destinations {
                         let is_itself = source == destination;
                         if is_itself && !self.connectivity.is_template(*source) {
                             continue;
                         }
-                        let pair = pairs.get(&(*source, *destination)).unwrap_or(&nothing);
-                        if pair != said {
-                            let (a, b) = (self.endpoint(*source), self.endpoint(*destination));
+                        let pair = pairs.get(&(*source, *destination)).unwrap_or(&no_ports);
+                        if pair != from_blocks {
+                            let (a, b) = (self.query_name(*source), self.query_name(*destination));
                             let difference = format!("the matrix differs at {a:?} {b:?}");
                             self.compared.differences.push(difference);
                             return;
@@ -364,18 +369,18 @@ impl<'c> Comparison<'c> {
     }
 }
 
-/// Addresses of a block that someone could have: documentation's if they are in it, and its ends.
-pub(crate) fn some_of(block: Cidr) -> impl Iterator<Item = IpAddr> {
+/// Sample addresses of a block: those of documentation, and its first and last.
+pub(crate) fn sample_addresses(block: Cidr) -> impl Iterator<Item = IpAddr> {
     let documentation = ["203.0.113.7", "2001:db8::7"];
     let documentation = documentation.into_iter().filter_map(|it| it.parse().ok());
     let inside = documentation.filter(move |it| block.contains(*it));
     let ends = [block.first(), block.last()].into_iter();
-    let is_someones = |it: &IpAddr| {
+    let is_unicast = |it: &IpAddr| {
         let is_reserved = match it {
             IpAddr::V4(it) => matches!(it.octets(), [0 | 224.., ..]),
             IpAddr::V6(it) => it.to_ipv4_mapped().is_some(),
         };
         !is_reserved && !it.is_loopback() && !it.is_multicast() && !it.is_unspecified()
     };
-    inside.chain(ends).filter(is_someones)
+    inside.chain(ends).filter(is_unicast)
 }

@@ -1,5 +1,5 @@
-//! The difference of two clusters compared with single answers about both: every pair of ends of random
-//! clusters before and after a random change, on every port that something tells from its neighbour.
+//! Compares the difference of two clusters with single answers about both: every pair of endpoints
+//! of random clusters before and after a random change, on every edge of a port set.
 
 pub mod campaign;
 mod change;
@@ -21,34 +21,34 @@ use palisade_core::query::{FlowQuery, PortQuery};
 use palisade_oracle::generate::scenario;
 use serde_json::Value;
 
-use crate::cells::some_of;
+use crate::cells::sample_addresses;
 
-/// What comparing two clusters came to.
+/// The comparison of two clusters.
 #[derive(Clone, Debug, Default)]
 pub struct Compared {
-    /// How many flows the difference and single answers agree on.
+    /// Flows on which the difference and single answers agree.
     pub flows: u64,
-    /// How many of them are different in the two clusters.
+    /// Of those, flows with different verdicts in the two clusters.
     pub different: u64,
-    /// How many reasons were compared.
+    /// Compared reasons.
     pub reasons: u64,
-    /// What does not agree, in words.
+    /// The mistakes.
     pub mistakes: Vec<String>,
 }
 
-/// Compares on the clusters of a seed.
+/// Compares the clusters of a seed.
 pub fn compare(seed: u64) -> Compared {
     let before = scenario(seed, 0);
     let after = change::changed(seed, &before.objects);
     let mut compared = compare_objects([&before.objects, &after], &before.dns);
     if !compared.mistakes.is_empty() {
-        compared.mistakes = vec![smallest(seed, [before.objects, after], &before.dns)];
+        compared.mistakes = vec![shrink(seed, [before.objects, after], &before.dns)];
     }
     compared
 }
 
-/// The first mistake that is left when nothing more can be taken away.
-fn smallest(seed: u64, mut sides: [Vec<Value>; 2], dns: &[(String, IpAddr)]) -> String {
+/// Shrinks the clusters, and returns their first mistake.
+fn shrink(seed: u64, mut sides: [Vec<Value>; 2], dns: &[(String, IpAddr)]) -> String {
     let first = |sides: &[Vec<Value>; 2]| {
         let [old, new] = sides;
         compare_objects([old, new], dns).mistakes.into_iter().next()
@@ -57,7 +57,7 @@ fn smallest(seed: u64, mut sides: [Vec<Value>; 2], dns: &[(String, IpAddr)]) -> 
         let mut index = 0;
         while sides.get(side).is_some_and(|it| index < it.len()) {
             let mut fewer = sides.clone();
-            // What both have goes from both, if that is possible.
+            // Removes an object from both sides, if possible.
             let taken = fewer.get_mut(side).map(|it| it.remove(index));
             let mut both = fewer.clone();
             if let Some(other) = both.get_mut(1 - side) {
@@ -116,17 +116,17 @@ pub fn compare_objects(sides: [&[Value]; 2], dns: &[(String, IpAddr)]) -> Compar
     }
 }
 
-/// What became of a flow: how, and in which family if only in one.
-type Said = BTreeSet<(ChangeKind, Option<Family>)>;
+/// The changes of a flow, each with its family if it is in one family only.
+type Changes = BTreeSet<(ChangeKind, Option<Family>)>;
 
 struct Comparison<'d> {
     difference: &'d Difference<'d>,
-    respondents: [FlowEvaluator<'d>; 2],
+    evaluators: [FlowEvaluator<'d>; 2],
     blocks: BTreeMap<(EndpointId, EndpointId), Vec<&'d Block>>,
     compared: Compared,
 }
 
-/// What one cluster says of a flow, in each family, or whatever the address.
+/// The verdicts of one cluster on a flow: by family, or for an unknown address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct State {
     families: [Option<FlowVerdict>; 2],
@@ -167,7 +167,7 @@ impl State {
 }
 
 /// What must be said of a flow; `None`: both depend on an address, so that it can be either.
-fn expected(old: State, new: State) -> Option<Said> {
+fn expected(old: State, new: State) -> Option<Changes> {
     let kind = |old: FlowVerdict, new: FlowVerdict| match (old, new) {
         (FlowVerdict::Deny, FlowVerdict::Allow) => Some(Some(ChangeKind::Gained)),
         (FlowVerdict::Allow, FlowVerdict::Deny) => Some(Some(ChangeKind::Lost)),
@@ -189,9 +189,9 @@ fn expected(old: State, new: State) -> Option<Said> {
     for (index, family) in &relevant {
         kinds.push((kind(old.of(*index), new.of(*index))?, *family));
     }
-    let said = match kinds.as_slice() {
-        [(Some(kind), _)] => Said::from([(*kind, None)]),
-        [(Some(kind), _), (Some(other), _)] if kind == other => Said::from([(*kind, None)]),
+    let changes = match kinds.as_slice() {
+        [(Some(kind), _)] => Changes::from([(*kind, None)]),
+        [(Some(kind), _), (Some(other), _)] if kind == other => Changes::from([(*kind, None)]),
         kinds => {
             let kinds = kinds.iter();
             kinds
@@ -199,7 +199,7 @@ fn expected(old: State, new: State) -> Option<Said> {
                 .collect()
         }
     };
-    Some(said)
+    Some(changes)
 }
 
 impl<'d> Comparison<'d> {
@@ -215,42 +215,44 @@ impl<'d> Comparison<'d> {
         let of = |version: Version<'d>| FlowEvaluator::new(version.cluster, version.program);
         Comparison {
             difference,
-            respondents: [of(difference.old), of(difference.new)],
+            evaluators: [of(difference.old), of(difference.new)],
             blocks,
             compared: Compared::default(),
         }
     }
 
     fn run(mut self) -> Compared {
-        let ends = &self.difference.endpoints;
-        let n_ends = u32::try_from(ends.len()).unwrap_or(0);
+        let endpoints = &self.difference.endpoints;
+        let n_endpoints = u32::try_from(endpoints.len()).unwrap_or(0);
         let mut totals = [Totals::default(); 2];
-        for source in (0..n_ends).map(EndpointId) {
-            for destination in (0..n_ends).map(EndpointId) {
-                if source == destination && !self.is_many(source) {
+        for source in (0..n_endpoints).map(EndpointId) {
+            for destination in (0..n_endpoints).map(EndpointId) {
+                if source == destination && !self.is_group(source) {
                     continue;
                 }
                 self.pair(source, destination, &mut totals);
             }
         }
         let counted = [self.difference.totals, self.difference.one_sided_totals];
-        // Somebody outside whose addresses all belong to somebody cannot be asked about.
-        let is_askable = |id: u32| self.endpoint(EndpointId(id)).is_some();
-        let is_all_asked = (0..n_ends).all(is_askable);
-        if self.compared.mistakes.is_empty() && is_all_asked && counted != totals {
-            let words = format!("the totals are {counted:?}, pair by pair {totals:?}");
-            self.compared.mistakes.push(words);
+        // A network without a free address has no flow query.
+        let has_query = |id: u32| self.query_names(EndpointId(id)).is_some();
+        let is_complete = (0..n_endpoints).all(has_query);
+        if self.compared.mistakes.is_empty() && is_complete && counted != totals {
+            let message = format!("the totals are {counted:?}, but pair by pair {totals:?}");
+            self.compared.mistakes.push(message);
         }
         self.compared
     }
 
-    fn end(&self, id: EndpointId) -> Option<&'d Endpoint> {
+    fn endpoint(&self, id: EndpointId) -> Option<&'d Endpoint> {
         self.difference.endpoints.get(id.0 as usize)
     }
 
-    fn is_many(&self, id: EndpointId) -> bool {
+    fn is_group(&self, id: EndpointId) -> bool {
         let sides = [self.difference.old, self.difference.new];
-        let members = self.end(id).map(|end| [end.old, end.new]);
+        let members = self
+            .endpoint(id)
+            .map(|endpoint| [endpoint.old, endpoint.new]);
         let mut members = sides.into_iter().zip(members.into_iter().flatten());
         members.any(|(version, member)| match member {
             Some(Member::Pod(pod)) => {
@@ -262,12 +264,15 @@ impl<'d> Comparison<'d> {
         })
     }
 
-    /// How people would ask about an end on each side.
-    fn endpoint(&self, id: EndpointId) -> Option<[Option<String>; 2]> {
-        let end = self.end(id)?;
+    /// The name of an endpoint in flow queries of each side.
+    fn query_names(&self, id: EndpointId) -> Option<[Option<String>; 2]> {
+        let endpoint = self.endpoint(id)?;
         let sides = [self.difference.old, self.difference.new];
-        if !end.blocks.is_empty() {
-            let addresses = end.blocks.iter().flat_map(|block| some_of(*block));
+        if !endpoint.blocks.is_empty() {
+            let addresses = endpoint
+                .blocks
+                .iter()
+                .flat_map(|block| sample_addresses(*block));
             let is_free = |it: &IpAddr| sides.iter().all(|side| side.program.owner(*it).is_none());
             let address = addresses.into_iter().find(is_free)?.to_string();
             return Some([Some(address.clone()), Some(address)]);
@@ -278,11 +283,12 @@ impl<'d> Comparison<'d> {
             Member::Network(_) | Member::Service(_) => None,
         };
         let [old, new] = sides;
-        Some([name(old, end.old), name(new, end.new)])
+        Some([name(old, endpoint.old), name(new, endpoint.new)])
     }
 
     fn pair(&mut self, source: EndpointId, destination: EndpointId, totals: &mut [Totals; 2]) {
-        let (Some(from), Some(to)) = (self.endpoint(source), self.endpoint(destination)) else {
+        let (Some(from), Some(to)) = (self.query_names(source), self.query_names(destination))
+        else {
             return;
         };
         let names: Vec<Option<(String, String)>> = from
@@ -293,20 +299,20 @@ impl<'d> Comparison<'d> {
         let blocks = self.blocks.get(&(source, destination));
         let blocks: Vec<&Block> = blocks.cloned().unwrap_or_default();
         let mut edges: Vec<PortQuery> = Vec::new();
-        for (respondent, names) in self.respondents.iter().zip(&names) {
+        for (evaluator, names) in self.evaluators.iter().zip(&names) {
             let Some((from, to)) = names else { continue };
             let question = FlowQuery::parse(&format!("{from} {to} any"));
-            let answers = question.ok().map(|it| respondent.answer_ports(&it));
+            let answers = question.ok().map(|it| evaluator.answer_ports(&it));
             for answer in answers.into_iter().flatten().flatten() {
                 edges.extend(answer.ports.edges());
             }
         }
         edges.extend(blocks.iter().flat_map(|block| block.ports.edges()));
-        let mut asked: BTreeSet<String> = BTreeSet::new();
+        let mut compared_ports: BTreeSet<String> = BTreeSet::new();
         let mut kinds: BTreeSet<ChangeKind> = BTreeSet::new();
         for edge in edges {
-            let Some(port) = words(&edge) else { continue };
-            if asked.insert(port.clone()) {
+            let Some(port) = message(&edge) else { continue };
+            if compared_ports.insert(port.clone()) {
                 self.flow(&names, &edge, &port, &blocks, &mut kinds);
             }
         }
@@ -326,7 +332,7 @@ impl<'d> Comparison<'d> {
         blocks: &[&Block],
         kinds: &mut BTreeSet<ChangeKind>,
     ) {
-        let answers = self.respondents.iter().zip(names).map(|(it, names)| {
+        let answers = self.evaluators.iter().zip(names).map(|(it, names)| {
             let (from, to) = names.as_ref()?;
             let question = FlowQuery::parse(&format!("{from} {to} {port}")).ok()?;
             it.answer(&question).ok()
@@ -336,52 +342,52 @@ impl<'d> Comparison<'d> {
         let [old, new] = states.as_slice() else {
             return;
         };
-        // Of each form of ICMP only those flows are compared that both sides have.
+        // Compares only ICMP flows that exist on both sides.
         let is_icmp = matches!(edge, PortQuery::Icmp | PortQuery::Icmp6(_));
-        let is_there = |index: usize| names.get(index).is_some_and(Option::is_some);
-        let is_passed_over = is_icmp
-            && (is_there(0) && old.is_absent() != (is_there(1) && new.is_absent()))
-            && is_there(0)
-            && is_there(1);
-        let meant = blocks.iter().filter(|it| has(it, edge));
-        let meant: Vec<&&Block> = meant.collect();
-        let said: Said = meant.iter().map(|it| (it.kind, it.family)).collect();
-        kinds.extend(said.iter().map(|(kind, _)| *kind));
+        let exists = |index: usize| names.get(index).is_some_and(Option::is_some);
+        let is_skipped = is_icmp
+            && (exists(0) && old.is_absent() != (exists(1) && new.is_absent()))
+            && exists(0)
+            && exists(1);
+        let matching = blocks.iter().filter(|it| has(it, edge));
+        let matching: Vec<&&Block> = matching.collect();
+        let changes: Changes = matching.iter().map(|it| (it.kind, it.family)).collect();
+        kinds.extend(changes.iter().map(|(kind, _)| *kind));
         self.compared.flows += 1;
-        self.compared.different += u64::from(!said.is_empty());
+        self.compared.different += u64::from(!changes.is_empty());
         let expected = expected(*old, *new);
         let names = || format!("{names:?} {port}");
         match expected {
-            Some(expected) if expected != said && !is_passed_over => {
-                let words = format!(
-                    "{}: the difference says {said:?}; single answers {expected:?}: {old:?}, then {new:?}",
+            Some(expected) if expected != changes && !is_skipped => {
+                let message = format!(
+                    "{}: the difference has {changes:?}, single answers {expected:?}: {old:?}, then {new:?}",
                     names()
                 );
-                self.compared.mistakes.push(words);
+                self.compared.mistakes.push(message);
             }
             _ => {}
         }
-        let one_sided = match [is_there(0), is_there(1)] {
+        let one_sided = match [exists(0), exists(1)] {
             [false, true] => Some(OneSided::New),
             [true, false] => Some(OneSided::Gone),
             _ => None,
         };
-        for block in meant {
+        for block in matching {
             if block.one_sided != one_sided {
-                let words = format!("{}: one-sided {:?}", names(), block.one_sided);
-                self.compared.mistakes.push(words);
+                let message = format!("{}: one-sided {:?}", names(), block.one_sided);
+                self.compared.mistakes.push(message);
             }
-            if let Some(words) = self.reason(block, &answers) {
-                let words = format!("{}: {words}", names());
-                self.compared.mistakes.push(words);
+            if let Some(message) = self.reason(block, &answers) {
+                let message = format!("{}: {message}", names());
+                self.compared.mistakes.push(message);
             }
         }
     }
 
-    /// What is wrong with the reason of a block for a flow.
+    /// The mistake in the reason of a block for a flow, if any.
     fn reason(&mut self, block: &Block, answers: &[Option<Answer>]) -> Option<String> {
         let why = block.decision?;
-        for (said, answer) in [why.old, why.new].into_iter().zip(answers) {
+        for (changes, answer) in [why.old, why.new].into_iter().zip(answers) {
             let Some(answer) = answer else { continue };
             let flows = answer.flows.iter();
             let mut flows = flows.filter(|it| block.family.is_none() || it.family == block.family);
@@ -389,10 +395,14 @@ impl<'d> Comparison<'d> {
             let Some(cause) = flow.outcome.direction(why.direction).cause else {
                 continue;
             };
-            // Nobody else's flow can tell whether a direction was exempt for want of a policy's say.
-            let is_apart = |cause: &Cause| matches!(cause, Cause::NotApplicable(_));
-            if Some(cause) != said && !(is_apart(&cause) && said.as_ref().is_some_and(is_apart)) {
-                return Some(format!("the reason is {said:?}, explained as {cause:?}"));
+            // The kind of absence may differ between the flows of a block.
+            let is_not_applicable = |cause: &Cause| matches!(cause, Cause::NotApplicable(_));
+            if Some(cause) != changes
+                && !(is_not_applicable(&cause) && changes.as_ref().is_some_and(is_not_applicable))
+            {
+                return Some(format!(
+                    "the reason is {changes:?}, but single answers have {cause:?}"
+                ));
             }
             self.compared.reasons += 1;
         }
@@ -413,7 +423,7 @@ fn has(block: &Block, edge: &PortQuery) -> bool {
     }
 }
 
-fn words(port: &PortQuery) -> Option<String> {
+fn message(port: &PortQuery) -> Option<String> {
     match port {
         PortQuery::Number(protocol, port) => {
             let protocol = protocol.name().to_ascii_lowercase();

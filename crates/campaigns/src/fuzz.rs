@@ -2,9 +2,10 @@
 //!
 //! Two targets take bytes as a file. One target for each policy kind takes bytes as decisions: it
 //! starts from a valid object and changes, drops, renames and repeats parts of it, which reaches
-//! deeper than broken syntax does. Others take bytes as what an agent is told: lists and watches of an
-//! API server, all that one answers (again decisions), and messages of the kernel. The `fuzz` directory runs them under a coverage-guided fuzzer; the
-//! tests replay its corpus on any toolchain.
+//! deeper than broken syntax does. Others take bytes as what an agent is told: lists and watches of
+//! an API server, all that one answers (again decisions), and messages of the kernel. The `fuzz`
+//! directory runs them under a coverage-guided fuzzer; the tests replay its corpus on any
+//! toolchain.
 
 mod answers;
 mod cluster;
@@ -50,8 +51,8 @@ pub fn yaml(bytes: &[u8]) {
     check("fuzz.yaml", bytes);
 }
 
-/// The bytes are YAML or JSON. What the reader of block style does not give up, it reads as the full
-/// parser does, and lists in pieces say what they say in one go.
+/// The bytes are YAML or JSON. What the reader of block style does not give up, it reads as the
+/// full parser does, and lists in pieces say what they say in one go.
 pub fn block(bytes: &[u8]) {
     let sources = [Source::new("fuzz.yaml", bytes.to_vec())];
     for source in &sources {

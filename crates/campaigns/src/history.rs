@@ -1,4 +1,5 @@
-//! Random histories of small clusters, dense in conflicts: everything that can happen to an object.
+//! Random histories of small clusters with many conflicts: objects are created, changed and
+//! deleted.
 
 #![expect(clippy::indexing_slicing, reason = "a campaign fails by panicking")]
 
@@ -26,7 +27,7 @@ impl Rng {
         ((mixed ^ (mixed >> 31)) % bound.max(1) as u64) as usize
     }
 
-    /// Returns true in so many of a hundred cases.
+    /// Returns true with a probability in percent.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
@@ -44,7 +45,7 @@ impl Rng {
     }
 }
 
-/// What an object is called: version, kind, namespace and name.
+/// The identity of an object: version, kind, namespace and name.
 pub type Id = [String; 4];
 
 /// Returns the identity of an object.
@@ -59,27 +60,27 @@ pub fn id(object: &Value) -> Id {
     ]
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Debug)]
 pub enum Event {
     /// An object was created or changed.
     Set(Value),
     /// An object was deleted.
-    Gone(Value),
+    Deleted(Value),
 }
 
-/// A cluster, and what could come to be in it.
+/// A cluster, and the objects that it may get.
 #[derive(Debug)]
 pub struct History {
-    /// What decides.
+    /// The random choices.
     pub rng: Rng,
-    /// The objects that exist.
+    /// The current objects.
     pub objects: BTreeMap<Id, Value>,
-    /// What has been there, and what could be.
-    spare: Vec<Value>,
+    /// Former and future objects.
+    pool: Vec<Value>,
 }
 
-/// What is compared; workloads and Services are not for nodes.
+/// The kinds in a history. Nodes do not read workloads and Services.
 const KINDS: [&str; 8] = [
     "Pod",
     "Namespace",
@@ -91,10 +92,10 @@ const KINDS: [&str; 8] = [
     "DefaultNetworkPolicy",
 ];
 
-/// The label that only twins ask for.
+/// The label that only twins select.
 const TWIN: &str = "twin";
 
-/// A policy that says the same in other words, as long as no pod has the label of twins.
+/// An equivalent policy with other selectors, as long as no pod has the label of twins.
 fn twin(object: &Value) -> Option<Value> {
     let [_, kind, _, name] = id(object);
     if !kind.ends_with("Policy") || kind == "BaselineAdminNetworkPolicy" {
@@ -115,13 +116,13 @@ fn reword(value: &mut Value) {
         Value::Array(list) => list.iter_mut().for_each(reword),
         Value::Object(map) => {
             if let Some(Value::Object(labels)) = map.remove("matchLabels") {
-                let asked = labels.iter().map(
+                let expressions = labels.iter().map(
                     |(key, value)| json!({"key": key, "operator": "In", "values": [value, TWIN]}),
                 );
-                let asked: Vec<Value> = asked.collect();
+                let expressions: Vec<Value> = expressions.collect();
                 let mut all = map.remove("matchExpressions").unwrap_or_else(|| json!([]));
                 if let Some(all) = all.as_array_mut() {
-                    all.extend(asked);
+                    all.extend(expressions);
                 }
                 map.insert("matchExpressions".to_owned(), all);
             }
@@ -131,9 +132,9 @@ fn reword(value: &mut Value) {
     }
 }
 
-/// A policy of so many egress rules with named ports that they are asked at once, in the namespace of a pod.
-fn named(rng: &mut Rng, spare: &[Value], number: usize) -> Value {
-    let pods: Vec<&Value> = spare.iter().filter(|it| id(it)[1] == "Pod").collect();
+/// A policy in the namespace of a pod with enough egress rules with named ports for a set lookup.
+fn named(rng: &mut Rng, pool: &[Value], number: usize) -> Value {
+    let pods: Vec<&Value> = pool.iter().filter(|it| id(it)[1] == "Pod").collect();
     let namespace = pods.get(rng.below(pods.len()));
     let namespace = namespace.map_or("default".to_owned(), |pod| id(pod)[2].clone());
     let peer = |rng: &mut Rng| {
@@ -176,71 +177,71 @@ impl History {
     /// Starts with the cluster of a seed.
     pub fn new(seed: u64) -> History {
         let mut rng = Rng::new(seed);
-        let mut spare = Vec::new();
+        let mut pool = Vec::new();
         for part in 0..3 {
             let scenario = scenario(seed * 3 + part, 0);
             let objects = scenario.objects.into_iter();
-            spare.extend(objects.filter(|object| {
+            pool.extend(objects.filter(|object| {
                 let [_, kind, _, name] = id(object);
                 KINDS.contains(&kind.as_str()) && !name.is_empty()
             }));
         }
         if seed % 4 == 2 {
             let named: Vec<Value> = (0..3)
-                .map(|number| named(&mut rng, &spare, number))
+                .map(|number| named(&mut rng, &pool, number))
                 .collect();
-            spare.extend(named);
+            pool.extend(named);
         }
         if seed % 2 == 1 {
-            let twins: Vec<Value> = spare.iter().filter_map(twin).collect();
-            spare.extend(twins);
+            let twins: Vec<Value> = pool.iter().filter_map(twin).collect();
+            pool.extend(twins);
         }
-        rng.shuffle(&mut spare);
+        rng.shuffle(&mut pool);
         History {
             rng,
             objects: BTreeMap::new(),
-            spare,
+            pool,
         }
     }
 
     /// The next event, if there is one.
     pub fn next_event(&mut self) -> Option<Event> {
         match self.rng.below(10) {
-            0..=2 => self.come(),
-            3 => self.go(),
+            0..=2 => self.create(),
+            3 => self.delete(),
             _ => self.change(),
         }
     }
 
-    fn come(&mut self) -> Option<Event> {
-        if self.spare.is_empty() {
+    fn create(&mut self) -> Option<Event> {
+        if self.pool.is_empty() {
             return None;
         }
-        let at = self.rng.below(self.spare.len());
-        let object = self.spare.swap_remove(at);
+        let at = self.rng.below(self.pool.len());
+        let object = self.pool.swap_remove(at);
         Some(self.set(object))
     }
 
-    fn go(&mut self) -> Option<Event> {
-        let gone = self.any(|_| true)?;
-        let object = self.objects.remove(&gone)?;
-        self.spare.push(object.clone());
-        Some(Event::Gone(object))
+    fn delete(&mut self) -> Option<Event> {
+        let deleted = self.any(|_| true)?;
+        let object = self.objects.remove(&deleted)?;
+        self.pool.push(object.clone());
+        Some(Event::Deleted(object))
     }
 
     fn set(&mut self, object: Value) -> Event {
         if let Some(before) = self.objects.insert(id(&object), object.clone())
             && self.rng.chance(50)
         {
-            self.spare.push(before);
+            self.pool.push(before);
         }
         Event::Set(object)
     }
 
-    fn any(&mut self, is_meant: impl Fn(&str) -> bool) -> Option<Id> {
+    fn any(&mut self, is_selected: impl Fn(&str) -> bool) -> Option<Id> {
         let keys = self.objects.keys();
         let keys: Vec<Id> = keys
-            .filter(|[_, kind, ..]| is_meant(kind))
+            .filter(|[_, kind, ..]| is_selected(kind))
             .cloned()
             .collect();
         (!keys.is_empty()).then(|| self.rng.pick(&keys).clone())
@@ -287,11 +288,11 @@ impl History {
                     json!([{"name": name, "containerPort": port}]);
             }
             7 => {
-                // Policies cannot see it.
+                // No policy selects by it.
                 pod["status"]["startTime"] = json!(format!("2024-01-01T00:00:0{}Z", rng.below(10)));
             }
             _ => {
-                // Few addresses, so that they are used again in every order.
+                // Few addresses, which are reused in every order.
                 let n = rng.below(3);
                 let v4 = format!("10.0.{n}.{}", 1 + rng.below(5));
                 let v6 = format!("fd00:0:0:{n}::{}", 1 + rng.below(5));
@@ -318,8 +319,9 @@ impl History {
             1 => metadata["labels"]["tenant"] = json!(rng.pick(&["t1", "t2"])),
             2 => metadata["labels"] = json!({}),
             _ => {
-                let word = rng.pick(&["true", "false"]);
-                metadata["annotations"] = json!({"net.beta.kubernetes.io/network-isolation": word});
+                let value = rng.pick(&["true", "false"]);
+                metadata["annotations"] =
+                    json!({"net.beta.kubernetes.io/network-isolation": value});
             }
         }
     }
@@ -337,21 +339,21 @@ impl History {
         }
     }
 
-    /// Field by field, or what another policy of its kind says.
+    /// Changes a field of a policy, or replaces its spec with another policy's.
     fn change_policy(&mut self, policy: &mut Value, key: &Id) {
         let same_kind = |it: &&Value| id(it)[..2] == key[..2];
-        let others: Vec<Value> = self.spare.iter().filter(same_kind).cloned().collect();
+        let others: Vec<Value> = self.pool.iter().filter(same_kind).cloned().collect();
         let rng = &mut self.rng;
         match rng.below(6) {
             0 => {
-                let word = rng.pick(&["audit", "enforce"]);
-                policy["metadata"]["annotations"] = json!({"palisade.dev/enforcement": word});
+                let value = rng.pick(&["audit", "enforce"]);
+                policy["metadata"]["annotations"] = json!({"palisade.dev/enforcement": value});
             }
             1 if policy["spec"]["priority"].is_number() => {
                 policy["spec"]["priority"] = json!(rng.below(100));
             }
             2 => {
-                // A rule less.
+                // Removes a rule.
                 let field = rng.pick(&["ingress", "egress"]);
                 if let Some(rules) = policy["spec"][field].as_array_mut()
                     && !rules.is_empty()
@@ -361,14 +363,14 @@ impl History {
                 }
             }
             3 => {
-                // The rules in another order.
+                // Reverses the rules.
                 let field = rng.pick(&["ingress", "egress"]);
                 if let Some(rules) = policy["spec"][field].as_array_mut() {
                     rules.reverse();
                 }
             }
             4 => {
-                policy["metadata"]["labels"] = json!({"nobody": "sees"});
+                policy["metadata"]["labels"] = json!({"unused": "label"});
             }
             _ if !others.is_empty() => {
                 policy["spec"] = rng.pick(&others)["spec"].clone();

@@ -24,8 +24,7 @@ pub enum Fact {
     /// The time until denied connections stop, among very many (D94); needs namespaces only
     Established,
     /// The frames of a bridge that nftables evaluates, for each family and setting, and whether the
-    /// agent reports a
-    /// bypass (D103); needs namespaces and the program `ip`
+    /// agent reports a bypass (D103); needs namespaces and the program `ip`
     Frames,
 }
 

@@ -1,5 +1,5 @@
-//! Campaigns: random clusters, histories and faults, decided by seeds, that compare the engine, the
-//! oracle and the kernel; the seeded mistakes; and the fuzz targets.
+//! Campaigns: random clusters, histories and faults, generated from seeds, that compare the engine,
+//! the oracle and the kernel; the seeded mistakes; and the fuzz targets.
 
 mod agents;
 pub mod agree;

@@ -1,6 +1,7 @@
-//! The exact findings of `lint` compared with what the definitions say of every flow of small random
-//! clusters. The second opinion knows the model and the order of evaluation, and nothing of the
-//! compiled form. It shares reading and lowering with the engine, which `agree` holds to the oracle.
+//! The exact findings of `lint` compared with what the definitions say of every flow of small
+//! random clusters. The second opinion knows the model and the order of evaluation, and nothing of
+//! the compiled form. It shares reading and lowering with the engine, which `agree` holds to the
+//! oracle.
 
 pub mod campaign;
 mod expect;

@@ -29,7 +29,7 @@ struct Args {
 enum Command {
     /// Compare the engine's answers with the oracle's on random clusters
     Agree(AgreeArgs),
-    /// Compare whole clusters at once with single answers and the oracle
+    /// Compare the connectivity of whole clusters with single answers and the oracle
     Cells(CellsArgs),
     /// Compare the difference of two clusters with single answers about both
     Differ(DifferArgs),

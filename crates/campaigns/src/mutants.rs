@@ -1,55 +1,56 @@
-//! Seeded mistakes as data: patches of `crates/campaigns/mutants`, what they say of themselves, and which of them a run takes.
+//! Seeded mistakes as data: the patches of `crates/campaigns/mutants`, their first lines, and the
+//! selection of a run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// Where the patches are, from the root of the repository.
+/// The directory of the patches, from the root of the repository.
 pub const PATCHES: &str = "crates/campaigns/mutants";
 
-/// What stands before the arguments of a command that finds a mistake.
+/// The prefix of a line with the arguments of a test command.
 const FOUND_BY: &str = "found by:";
 
-/// A mistake: a patch, and what its first lines say.
+/// A seeded mistake: a patch with a description.
 #[derive(Clone, Debug)]
 pub struct Mutant {
     /// The patch.
     pub path: PathBuf,
     /// Its name, which starts with its number.
     pub name: String,
-    /// Its number, which no other has.
+    /// Its unique number.
     pub number: u32,
-    /// What is wrong, in a sentence.
+    /// What it does, in a sentence.
     pub what: String,
-    /// The tests that should find it, one command after the other; none: those that every mistake of the engine is tried with.
+    /// The tests that must detect it, in order; if empty, the default tests of the engine.
     pub found_by: Vec<Tests>,
 }
 
-/// Tests, as they are told to `cargo test`.
+/// Arguments of `cargo test`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tests {
-    /// What is built.
+    /// The arguments that select what to build.
     pub build: Vec<String>,
-    /// What each program gets: which of its tests are run.
+    /// The arguments of each test program: which of its tests to run.
     pub run: Vec<String>,
 }
 
 impl Tests {
-    /// Takes a command line apart; what stands behind `--` is for the programs.
+    /// Parses a command line; arguments after `--` are for the test programs.
     pub fn parse(line: &str) -> Tests {
-        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+        let texts = |text: &str| text.split_whitespace().map(str::to_owned).collect();
         let line = format!(" {line} ");
         let (build, run) = line.split_once(" -- ").unwrap_or((&line, ""));
         Tests {
-            build: words(build),
-            run: words(run),
+            build: texts(build),
+            run: texts(run),
         }
     }
 }
 
 impl Mutant {
-    /// Reads the lines that stand before a patch.
+    /// Reads a patch and its first lines.
     pub fn read(path: &Path) -> Result<Mutant> {
         let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let name = path.file_stem().unwrap_or_default();
@@ -58,16 +59,16 @@ impl Mutant {
     }
 
     fn parse(path: &Path, name: &str, text: &str) -> Result<Mutant> {
-        let (number, word) = name.split_once('-').context("its name has no number")?;
-        ensure!(!word.is_empty(), "its name is a number only");
-        let number = number.parse().context("its name has no number")?;
+        let (number, slug) = name.split_once('-').context("the name has no number")?;
+        ensure!(!slug.is_empty(), "the name is only a number");
+        let number = number.parse().context("the name has no number")?;
         let head = text.lines().map_while(|line| line.strip_prefix("# "));
         let mut head = head.map(str::trim);
-        let what = head.next().context("it does not say what is wrong")?;
+        let what = head.next().context("no description")?;
         let mut found_by = Vec::new();
         for line in head {
             let Some(tests) = line.strip_prefix(FOUND_BY) else {
-                bail!("a line says neither what is wrong nor what finds it: {line}");
+                bail!("a line is neither a description nor a test command: {line}");
             };
             found_by.push(Tests::parse(tests));
         }
@@ -96,8 +97,8 @@ pub fn all(root: &Path) -> Result<Vec<Mutant>> {
     Ok(mutants)
 }
 
-/// So many of the mistakes, chosen by a seed, in their order. Each mistake has the same chance, and adding one
-/// changes little of what other seeds choose.
+/// Chooses `n` mistakes by a seed, in their order. Each has the same chance, and a new mistake
+/// hardly changes the choices of other seeds.
 pub fn sample(mut mutants: Vec<Mutant>, n: usize, seed: &str) -> Vec<Mutant> {
     mutants.sort_by_key(|it| hash(&[seed, "/", &it.name]));
     mutants.truncate(n);
@@ -105,10 +106,10 @@ pub fn sample(mut mutants: Vec<Mutant>, n: usize, seed: &str) -> Vec<Mutant> {
     mutants
 }
 
-/// FNV-1a and a last stir, so that it is the same with every version of every library.
-fn hash(words: &[&str]) -> u64 {
+/// FNV-1a with a final mix, which is stable across versions of libraries.
+fn hash(texts: &[&str]) -> u64 {
     let mut hash = 0xCBF2_9CE4_8422_2325_u64;
-    for byte in words.iter().flat_map(|word| word.bytes()) {
+    for byte in texts.iter().flat_map(|slug| slug.bytes()) {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
     }
     palisade_generate::Rng::new(hash).bits()
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_lines_say_what_is_wrong_and_what_finds_it() {
+    fn the_first_lines_are_a_description_and_test_commands() {
         let text = "# All is open.\n# found by: -p a --test b -- --exact c d\n# found by: -p e --lib\n--- a/x\n# no line of the head\n";
         let mutant = parse("7-all-open", text).unwrap();
         assert_eq!((mutant.number, mutant.what.as_str()), (7, "All is open."));
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_chooses_and_in_the_long_run_everyone_is_chosen() {
+    fn a_seed_chooses_a_sample_and_many_seeds_choose_all() {
         let mutants: Vec<Mutant> = (0..50)
             .map(|it| parse(&format!("{it}-wrong"), "# Wrong.\n").unwrap())
             .collect();
@@ -158,10 +159,11 @@ mod tests {
         assert_eq!(chosen("4f3a9c1"), chosen("4f3a9c1"));
         assert_ne!(chosen("4f3a9c1"), chosen("4f3a9c2"));
         assert!(chosen("4f3a9c1").is_sorted());
-        let mut seen: Vec<u32> = (0..100).flat_map(|it| chosen(&it.to_string())).collect();
-        seen.sort_unstable();
-        seen.dedup();
-        assert_eq!(seen.len(), 50);
+        let mut chosen_numbers: Vec<u32> =
+            (0..100).flat_map(|it| chosen(&it.to_string())).collect();
+        chosen_numbers.sort_unstable();
+        chosen_numbers.dedup();
+        assert_eq!(chosen_numbers.len(), 50);
         assert_eq!(sample(mutants.clone(), 80, "1").len(), 50);
     }
 }

@@ -134,7 +134,8 @@ fn cluster(
     Ok(compared)
 }
 
-/// In every other cluster there are more NetworkPolicies, and unions are asked by sets, however small.
+/// In every other cluster there are more NetworkPolicies, and unions are asked by sets, however
+/// small.
 fn asks_by_sets(seed: u64) -> bool {
     seed.is_multiple_of(2)
 }

@@ -1,12 +1,12 @@
 //! Simulates the agent's loop: the real agent on a model of the kernel, with faults between them
 //! that a seed chooses.
 //!
-//! Objects are created, changed and deleted in any order and in batches of any
-//! size. The source repeats itself, commands are refused, responses are lost, the agent is killed
-//! between two transactions and restarted, other programs change the table, and generation numbers
-//! wrap around. During every transaction packets pass through the model, some of them in flight at
-//! the moment of the commit: a packet may pass only if the objects before or after the transaction
-//! allow it. Whenever the agent is idle, the kernel enforces the engine's verdict for every flow.
+//! Objects are created, changed and deleted in any order and in batches of any size. The source
+//! repeats itself, commands are refused, responses are lost, the agent is killed between two
+//! transactions and restarted, other programs change the table, and generation numbers wrap around.
+//! During every transaction packets pass through the model, some of them in flight at the moment of
+//! the commit: a packet may pass only if the objects before or after the transaction allow it.
+//! Whenever the agent is idle, the kernel enforces the engine's verdict for every flow.
 
 mod background;
 pub mod campaign;

@@ -26,7 +26,7 @@ fn a_million_answers_agree_and_every_combination_occurs() {
         for seed in seeds {
             let compared = compare(seed, QUESTIONS);
             all.verdicts += compared.verdicts;
-            all.unaskable += compared.unaskable;
+            all.unanswered += compared.unanswered;
             all.over_budget += compared.over_budget;
             all.differences.extend(compared.differences);
             marks.extend(compared.marks);
@@ -52,7 +52,7 @@ fn a_million_answers_agree_and_every_combination_occurs() {
     let verdicts = left.verdicts + right.verdicts;
     println!(
         "{verdicts} answers agree; {} questions cannot be asked",
-        left.unaskable + right.unaskable
+        left.unanswered + right.unanswered
     );
     assert!(verdicts >= 1_000_000, "{verdicts}");
     let over_budget = left.over_budget + right.over_budget;

@@ -1,5 +1,5 @@
-//! The fuzz corpus, replayed on the stable toolchain: no panic, no hang, memory in proportion. What an agent is told is
-//! also changed at random, a little, in every run.
+//! The fuzz corpus, replayed on the stable toolchain: no panic, no hang, memory in proportion. What
+//! an agent is told is also changed at random, a little, in every run.
 
 #![allow(
     clippy::unwrap_used,
@@ -66,7 +66,8 @@ impl Drop for Said {
     }
 }
 
-/// The first seed; `PALISADE_FUZZ_SEED` is another, and `PALISADE_FUZZ_INPUTS` says how many follow it.
+/// The first seed; `PALISADE_FUZZ_SEED` is another, and `PALISADE_FUZZ_INPUTS` says how many follow
+/// it.
 const SEED: u64 = 1;
 
 fn number(variable: &str, default: u64) -> u64 {

@@ -1,4 +1,5 @@
-//! The documented facts of the real kernel, at everyday size. `palisade-campaigns facts` measures more.
+//! The documented facts of the real kernel, at everyday size. `palisade-campaigns facts` measures
+//! more.
 
 #![allow(
     clippy::unwrap_used,

@@ -36,7 +36,7 @@ use palisade_nft::node::{Generation, NodeOptions, Settings};
 use palisade_nft::update::TableUpdater;
 use serde_json::{Value, json};
 
-use palisade_campaigns::canonical::{canonical, of_live, of_program};
+use palisade_campaigns::canonical::{canonical, planner_rule_name, program_rule_names};
 use palisade_campaigns::history::{Event, History};
 
 /// How many histories, and how many batches each has.
@@ -45,14 +45,14 @@ const BATCHES: usize = 60;
 const NODES: [&str; 2] = ["n1", "n2"];
 
 fn tell(live: &mut IncrementalPlanner, event: &Event) -> bool {
-    let (Event::Set(object) | Event::Gone(object)) = event;
+    let (Event::Set(object) | Event::Deleted(object)) = event;
     let object = aged(object).to_string();
     let sources = [Source::new("object.json", object.into_bytes())];
     let manifests = read(&sources, Options::default(), &|_| {});
     let object = manifests.objects.first().expect("an object");
     match event {
         Event::Set(_) => key(object).is_some_and(|key| live.set(key, &lower_one(object))),
-        Event::Gone(_) => key(object).is_some_and(|key| live.remove(key)),
+        Event::Deleted(_) => key(object).is_some_and(|key| live.remove(key)),
     }
 }
 
@@ -80,7 +80,7 @@ fn rebuilt(
     let lowered = lower_within(&manifests.objects, Vec::new(), budget);
     let program = compile(&lowered.cluster);
     let plan = plan_merging(&lowered.cluster, &program, node, merge_over);
-    canonical(&plan, &of_program(&lowered.cluster, &program))
+    canonical(&plan, &program_rule_names(&lowered.cluster, &program))
 }
 
 /// What is told of joins what it was not in and leaves what it was in, and nothing is told twice.
@@ -164,8 +164,8 @@ fn neutral(split: &PlanChange, before: &Plan, seen: &mut Seen, at: &str) -> Plan
     after
 }
 
-/// No two groups of one kind have the same members, of those that are large enough, but where one narrows and the
-/// other does not.
+/// No two groups of one kind have the same members, of those that are large enough, but where one
+/// narrows and the other does not.
 fn shared(plan: &Plan, share_from: usize, at: &str) {
     let mut known = BTreeSet::new();
     let narrowing = narrowing(plan);
@@ -289,7 +289,7 @@ fn kept_up_to_date_is_made_anew() {
                     named, groups,
                     "seed {seed} batch {batch} {node}: groups in use"
                 );
-                let words = canonical(&kept, &|rule| of_live(live, rule));
+                let words = canonical(&kept, &|rule| planner_rule_name(live, rule));
                 let anew = rebuilt(budget, &objects, node, merge_over);
                 assert_eq!(words, anew, "seed {seed} batch {batch} {node}");
                 if !change.reevaluate && !change.is_empty() {
@@ -307,7 +307,7 @@ fn kept_up_to_date_is_made_anew() {
                     shared(folded, share_from, &at);
                     assert_eq!(
                         words,
-                        canonical(folded, &|rule| of_live(live, rule)),
+                        canonical(folded, &|rule| planner_rule_name(live, rule)),
                         "{at}"
                     );
                     merged += kept.groups.len() - folded.groups.len();
@@ -357,7 +357,7 @@ fn the_order_does_not_matter() {
                 assert!(!tell(&mut live, &Event::Set(object)), "twice is once");
             }
             drop(live.commit());
-            let words = canonical(&live.plan(), &|rule| of_live(&live, rule));
+            let words = canonical(&live.plan(), &|rule| planner_rule_name(&live, rule));
             assert_eq!(words, anew, "seed {seed}");
             assert!(live.commit().is_empty());
         }
@@ -380,7 +380,8 @@ fn policy(app: &str) -> Event {
     )
 }
 
-/// How many policies and peers are enough to see that they are not multiplied; `LIVE_SHARED=800,5000` takes others.
+/// How many policies and peers are enough to see that they are not multiplied;
+/// `LIVE_SHARED=800,5000` takes others.
 const POLICIES: usize = 40;
 const PEERS: usize = 100;
 
@@ -410,7 +411,8 @@ fn selecting(number: usize, text: &str) -> Event {
     )
 }
 
-/// Selectors that differ in text and select the same pods are one group of the kernel, until they do not.
+/// Selectors that differ in text and select the same pods are one group of the kernel, until they
+/// do not.
 #[test]
 fn selectors_of_the_same_pods_cost_them_once() {
     let given = std::env::var("LIVE_SHARED").ok();
@@ -442,7 +444,8 @@ fn selectors_of_the_same_pods_cost_them_once() {
     assert_eq!((change.joined.len(), change.chains.len()), (1, 0));
     plan.apply(&change);
 
-    // One more for one policy: it has a set of its own, and its body another number; all others stay.
+    // One more for one policy: it has a set of its own, and its body another number; all others
+    // stay.
     tell(&mut live, &peer(peers + 1, "other-0"));
     let change = live.commit();
     let split = change.split.as_deref().expect("a split");
@@ -458,7 +461,7 @@ fn selectors_of_the_same_pods_cost_them_once() {
     let Event::Set(gone) = peer(peers + 1, "other-0") else {
         unreachable!()
     };
-    tell(&mut live, &Event::Gone(gone));
+    tell(&mut live, &Event::Deleted(gone));
     plan.apply(&live.commit());
     assert_eq!(elements(&plan), 2 * peers + 2);
     live.share();
@@ -476,8 +479,8 @@ fn selectors_of_the_same_pods_cost_them_once() {
     assert_eq!(plan, live.plan());
 }
 
-/// Policies that come before the pods are one as soon as the table is made anew, which happens before it has twice
-/// as many elements.
+/// Policies that come before the pods are one as soon as the table is made anew, which happens
+/// before it has twice as many elements.
 #[test]
 fn what_grows_alike_is_one_when_the_plan_is_told() {
     let mut live = IncrementalPlanner::new("n1", HashKey::new(1, 2));
@@ -520,11 +523,11 @@ fn into_the_host_network_and_back() {
     ] {
         tell(&mut live, &event);
         drop(live.commit());
-        let (Event::Set(object) | Event::Gone(object)) = event;
+        let (Event::Set(object) | Event::Deleted(object)) = event;
         objects.retain(|it| it["metadata"]["name"] != object["metadata"]["name"]);
         objects.push(object);
     }
-    let words = canonical(&live.plan(), &|rule| of_live(&live, rule));
+    let words = canonical(&live.plan(), &|rule| planner_rule_name(&live, rule));
     let anew = rebuilt(
         Budget::default(),
         &objects.iter().collect::<Vec<_>>(),
@@ -564,7 +567,7 @@ fn what_has_to_be_judged_anew() {
         unreachable!()
     };
     assert!(
-        rejudge(&[Event::Gone(gone)]),
+        rejudge(&[Event::Deleted(gone)]),
         "changed hands in the same group"
     );
     assert!(

@@ -1,4 +1,5 @@
-//! Whether the seeded mistakes still fit the sources: they apply, say what is wrong, and name tests that exist.
+//! Whether the seeded mistakes still fit the sources: they apply, say what is wrong, and name tests
+//! that exist.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,7 +27,8 @@ fn mutants() -> Vec<Mutant> {
     mutants
 }
 
-/// The sources may be a checkout or a copy of one, with or without a history, inside another repository or not.
+/// The sources may be a checkout or a copy of one, with or without a history, inside another
+/// repository or not.
 fn applies(patch: &Path) -> Result<(), String> {
     let root = root();
     let output = Command::new("git")
@@ -158,7 +160,8 @@ fn wrong(packages: &BTreeMap<String, PathBuf>, build: &[String], run: &[String])
     if n_targets == 0 {
         return Some("it names no tests".to_owned());
     }
-    // A name that no test has any more would find nothing, and neither would one of a module that was renamed.
+    // A name that no test has any more would find nothing, and neither would one of a module that
+    // was renamed.
     let text: String = directories.iter().map(|it| sources(it)).collect();
     let is_module = |name: &str| {
         text.contains(&format!("mod {name};")) || text.contains(&format!("mod {name} {{"))

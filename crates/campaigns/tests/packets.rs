@@ -1,5 +1,5 @@
-//! Engine and kernel agree on 100,000 packets through random clusters, and wrong rulesets are detected.
-//! Malformed responses of an API server open no denied flow in the kernel.
+//! Engine and kernel agree on 100,000 packets through random clusters, and wrong rulesets are
+//! detected. Malformed responses of an API server open no denied flow in the kernel.
 
 #![allow(
     clippy::unwrap_used,

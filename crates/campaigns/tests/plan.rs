@@ -159,7 +159,8 @@ impl<'p> World<'p> {
     }
 }
 
-/// Exceptions of so many lengths that they cannot all be asked: what is left of the block is ranges.
+/// Exceptions of so many lengths that they cannot all be asked: what is left of the block is
+/// ranges.
 #[test]
 fn many_exceptions_leave_ranges() {
     let lengths = 9..=31u8;
@@ -343,7 +344,8 @@ fn with_ports(name: &str, address: &str, ports: &[(&str, u16, &str)]) -> serde_j
         "status": {"podIP": address, "podIPs": [{"ip": address}]}})
 }
 
-/// A name stands for the port of each destination (D33), which must be a pod also where a block is meant (D35).
+/// A name stands for the port of each destination (D33), which must be a pod also where a block is
+/// meant (D35).
 #[test]
 fn named_ports_are_those_of_each_destination() {
     let rules = serde_json::json!([

@@ -1,5 +1,5 @@
-//! Every command of `palisade-campaigns` runs at its smallest size and reports success. A command that
-//! is not run for months stops working.
+//! Every command of `palisade-campaigns` runs at its smallest size and reports success. A command
+//! that is not run for months stops working.
 
 use std::process::ExitCode;
 
@@ -24,7 +24,7 @@ static ALL: &[Smallest] = &[
         words: "cells --cells 5000",
         needs: NOTHING,
         prints: &[
-            "# cells of the fold are what is decided one by one",
+            "# cells of the fold equal single decisions",
             " 0 differences",
         ],
     },

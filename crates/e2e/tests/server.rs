@@ -38,7 +38,7 @@ use tokio::task::LocalSet;
 
 use self::wire::Wire;
 use self::writer::Writer;
-use palisade_campaigns::canonical::{Canonical, canonical, of_live, of_program};
+use palisade_campaigns::canonical::{Canonical, canonical, planner_rule_name, program_rule_names};
 use palisade_campaigns::history::{Event, History};
 
 const NODES: [&str; 2] = ["n1", "n2"];
@@ -145,7 +145,7 @@ impl Follower {
                 let expected = rebuilt(&held, node);
                 let live = agent.planner_mut();
                 live.commit();
-                let kept = canonical(&live.plan(), &|rule| of_live(live, rule));
+                let kept = canonical(&live.plan(), &|rule| planner_rule_name(live, rule));
                 if kept != expected {
                     differs = Some((*node, kept, expected));
                 }
@@ -186,7 +186,7 @@ fn rebuilt(lists: &[Value], node: &str) -> Canonical {
     let lowered = lower(&manifests.objects, Vec::new());
     let program = compile(&lowered.cluster);
     let plan = plan_merging(&lowered.cluster, &program, node, MERGE_OVER);
-    canonical(&plan, &of_program(&lowered.cluster, &program))
+    canonical(&plan, &program_rule_names(&lowered.cluster, &program))
 }
 
 /// CRDs without a schema: the server stores what an older or newer one would.
@@ -315,7 +315,7 @@ fn histories() {
         for _ in 0..n_events {
             match history.next_event() {
                 Some(Event::Set(object)) => runtime.block_on(writer.set(&object)),
-                Some(Event::Gone(object)) => runtime.block_on(writer.delete(&object)),
+                Some(Event::Deleted(object)) => runtime.block_on(writer.delete(&object)),
                 None => {}
             }
         }

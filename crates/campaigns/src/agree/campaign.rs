@@ -1,4 +1,4 @@
-//! The long run: as many verdicts as one likes, from a seed on, on several threads.
+//! `palisade-campaigns agree`: compares any number of verdicts, on several threads.
 
 use std::fmt;
 use std::io::Write as _;
@@ -10,18 +10,18 @@ use clap::Args;
 
 use super::{Difference, compare};
 
-/// Compares engine and oracle.
+/// Arguments of `agree`.
 #[derive(Args, Clone, Debug)]
 pub struct AgreeArgs {
-    /// How many answers to compare
+    /// The number of answers to compare
     #[arg(long, default_value_t = 1_000_000_000)]
     pub verdicts: u64,
     /// The first seed
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Questions for each seed's cluster
+    /// Flow queries for each seed's cluster
     #[arg(long, default_value_t = 300)]
-    pub questions: usize,
+    pub queries: usize,
     /// Threads
     #[arg(long, default_value_t = 2)]
     pub threads: usize,
@@ -30,19 +30,19 @@ pub struct AgreeArgs {
     pub replay: Option<u64>,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
-pub struct Agreement {
+pub struct AgreeReport {
     first: u64,
     seeds: u64,
     verdicts: u64,
-    unaskable: u64,
+    unanswered: u64,
     seconds: f64,
-    /// What the two do not agree on.
+    /// The differences.
     pub differences: Vec<Difference>,
 }
 
-impl fmt::Display for Agreement {
+impl fmt::Display for AgreeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for difference in &self.differences {
             writeln!(f, "{difference}\n")?;
@@ -50,18 +50,18 @@ impl fmt::Display for Agreement {
         let last = self.first + self.seeds.saturating_sub(1);
         writeln!(
             f,
-            "seeds {} to {last}: {} answers agree, {} questions cannot be asked, {} differences, {:.0} s",
+            "seeds {} to {last}: {} answers agree, {} queries have no answer, {} differences, {:.0} s",
             self.first,
             self.verdicts,
-            self.unaskable,
+            self.unanswered,
             self.differences.len(),
             self.seconds
         )
     }
 }
 
-/// Runs it. Stops early after 20 differences.
-pub fn agree(args: &AgreeArgs) -> Agreement {
+/// Compares engine and oracle. Stops after 20 differences.
+pub fn agree(args: &AgreeArgs) -> AgreeReport {
     let start = Instant::now();
     let (first, wanted) = match args.replay {
         Some(seed) => (seed, 0),
@@ -69,22 +69,22 @@ pub fn agree(args: &AgreeArgs) -> Agreement {
     };
     let next = AtomicU64::new(first);
     let verdicts = AtomicU64::new(0);
-    let unaskable = AtomicU64::new(0);
+    let unanswered = AtomicU64::new(0);
     let differences = Mutex::new(Vec::new());
     let count = || differences.lock().map_or(usize::MAX, |it| it.len());
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            let compared = compare(seed, args.questions);
+            let compared = compare(seed, args.queries);
             let before = verdicts.fetch_add(compared.verdicts, Ordering::Relaxed);
-            unaskable.fetch_add(compared.unaskable, Ordering::Relaxed);
+            unanswered.fetch_add(compared.unanswered, Ordering::Relaxed);
             if let Ok(mut all) = differences.lock() {
                 all.extend(compared.differences);
             }
             if (seed - first) % 10_000 == 9_999 {
                 let (seconds, so_far) = (start.elapsed().as_secs(), before + compared.verdicts);
                 let line = format!("{so_far} answers up to seed {seed} after {seconds} s");
-                // With standard error closed there is nobody left to tell.
+                // Progress only: a closed standard error is no failure.
                 let _ = writeln!(std::io::stderr(), "{line}");
             }
             if before + compared.verdicts >= wanted || count() >= 20 {
@@ -102,11 +102,11 @@ pub fn agree(args: &AgreeArgs) -> Agreement {
             scope.spawn(work);
         }
     });
-    Agreement {
+    AgreeReport {
         first,
         seeds: next.load(Ordering::Relaxed) - first,
         verdicts: verdicts.load(Ordering::Relaxed),
-        unaskable: unaskable.load(Ordering::Relaxed),
+        unanswered: unanswered.load(Ordering::Relaxed),
         seconds: start.elapsed().as_secs_f64(),
         differences: differences.into_inner().unwrap_or_default(),
     }

@@ -1,10 +1,10 @@
-//! Makes a difference small: objects, and parts of objects, that it does not need are taken away.
+//! Shrinks a difference: removes objects, and parts of objects, that it does not need.
 
 use serde_json::Value;
 
-use super::{Difference, both};
+use super::{Difference, both_answers};
 
-/// How often a smaller cluster is tried at most.
+/// The maximum number of smaller clusters to try.
 const TRIES: usize = 20_000;
 
 /// The same difference in a smaller cluster.
@@ -25,17 +25,17 @@ fn size(objects: &[Value]) -> usize {
     objects.iter().map(|object| object.to_string().len()).sum()
 }
 
-/// Takes the objects if the two still differ with them.
+/// Accepts smaller objects if the answers still differ.
 fn try_objects(difference: &mut Difference, objects: Vec<Value>, tries: &mut usize) -> bool {
     *tries += 1;
     if *tries > TRIES {
         return false;
     }
-    let (engine, oracle) = both(
+    let (engine, oracle) = both_answers(
         difference.budget,
         &objects,
         &difference.dns,
-        &difference.question,
+        &difference.query,
     );
     if engine == oracle {
         return false;
@@ -57,17 +57,17 @@ fn whole_objects(difference: &mut Difference, tries: &mut usize) {
     }
 }
 
-/// Takes away what names have resolved to.
+/// Removes addresses of DNS names.
 fn names(difference: &mut Difference) {
     let mut index = 0;
     while index < difference.dns.len() {
         let mut dns = difference.dns.clone();
         dns.remove(index);
-        let (engine, oracle) = both(
+        let (engine, oracle) = both_answers(
             difference.budget,
             &difference.objects,
             &dns,
-            &difference.question,
+            &difference.query,
         );
         if engine == oracle {
             index += 1;
@@ -79,10 +79,10 @@ fn names(difference: &mut Difference) {
     }
 }
 
-/// Takes away entries of lists and keys of mappings, from the outside in.
+/// Removes entries of lists and keys of mappings, from the outside in.
 fn parts(difference: &mut Difference, tries: &mut usize) {
     for index in 0..difference.objects.len() {
-        // What is left of these would be other objects.
+        // Parts of these would be other objects.
         let kind = difference
             .objects
             .get(index)
@@ -108,7 +108,7 @@ fn parts(difference: &mut Difference, tries: &mut usize) {
     }
 }
 
-/// The parts that could go; who an object is stays.
+/// Collects the paths of removable parts; the identity of an object stays.
 pub(crate) fn collect(value: &Value, path: &mut String, pointers: &mut Vec<String>) {
     let keep = [
         "/apiVersion",

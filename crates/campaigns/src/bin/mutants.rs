@@ -1,5 +1,5 @@
-//! Seeded mistakes: applies each patch of `crates/campaigns/mutants` to a copy of the workspace and runs
-//! the tests there that should find it. A mistake that no test notices is a hole in the tests.
+//! Seeded mistakes: applies each patch of `crates/campaigns/mutants` to a copy of the workspace,
+//! and runs the tests that must detect it. An undetected mistake is a gap in the tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,37 +16,37 @@ use clap::Parser;
 use palisade_campaigns::mutants::{Mutant, Tests, all, sample};
 use serde_json::Value;
 
-/// What is built and run for a mistake that does not say what finds it, one after the other. The cases come
-/// first: they are quick, and a case that fails says what is wrong.
+/// The default tests for a mistake, in order. The cases come first: they are fast, and a failing
+/// case shows what is wrong.
 const STAGES: [&str; 3] = [
     "-p palisade --test cases --test explain",
     "-p palisade-campaigns --test agree --test cells",
     "-p palisade-core -p palisade-api --lib --tests",
 ];
 
-/// Applies seeded mistakes to a copy of the workspace and sees whether the tests notice
+/// Apply seeded mistakes to a copy of the workspace, and check that the tests detect them
 #[derive(Debug, Parser)]
 struct Args {
-    /// Only the mistakes whose names contain this; may be given several times
+    /// Only mistakes whose names contain this; repeatable
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Only so many of them, chosen by the seed
+    /// Only this number of mistakes, chosen by the seed
     #[arg(long, value_name = "N")]
     sample: Option<usize>,
-    /// What chooses them: a number or any other word, such as the commit that is tested
+    /// The seed of the sample: any text, such as the commit
     #[arg(long, value_name = "SEED", default_value = "0", requires = "sample")]
     seed: String,
-    /// Run the other tests too when one has failed
+    /// Continue with the other tests when one has failed
     #[arg(long)]
     all_tests: bool,
-    /// Only see whether the patches apply
+    /// Only check that the patches apply
     #[arg(long)]
     apply_only: bool,
-    /// Keep the copy and what is built of it here, for the next run; without it all is built anew.
-    /// Not the directory that others build in, which would have the mistakes
+    /// Keep the copy and its build in this directory for the next run. It must not be the target
+    /// directory of another build, which would contain the mistakes
     #[arg(long, value_name = "DIR")]
     target_dir: Option<PathBuf>,
-    /// Seconds after which a build or a test is ended
+    /// The timeout of a build or a test, in seconds
     #[arg(long, default_value_t = 600)]
     timeout: u64,
 }
@@ -56,18 +56,18 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(err) => {
-            say(&format!("mutants: {err:#}"));
+            report(&format!("mutants: {err:#}"));
             ExitCode::from(2)
         }
     }
 }
 
-/// Progress. With standard error closed there is nobody left to tell.
-fn say(line: &str) {
+/// Prints progress. A closed standard error is no failure.
+fn report(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }
 
-/// Whether every mistake was caught.
+/// Runs the mistakes. Returns whether all are caught.
 fn run(args: &Args) -> Result<bool> {
     let root = root()?;
     let mutants = chosen(all(&root)?, args)?;
@@ -82,27 +82,27 @@ fn run(args: &Args) -> Result<bool> {
     let lock = File::create(directory.join("lock"))?;
     ensure!(
         lock.try_lock().is_ok(),
-        "somebody else is at work in {}",
+        "another run uses {}",
         directory.display()
     );
     let timeout = Duration::from_secs(args.timeout);
     let mut copy = Copy {
         root: directory.join("palisade"),
         target: directory.join("target"),
-        // At first everything is compiled.
+        // The first build compiles everything.
         timeout: timeout * 6,
     };
     copy.fill(&root)?;
     let mut ignored = BTreeSet::new();
     if !args.apply_only {
-        say("building and testing without a mistake");
+        report("building and testing without mistakes");
         ignored = copy.clean(&mutants)?;
     }
     copy.timeout = timeout;
     let start = Instant::now();
-    let mut counts: BTreeMap<Sort, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<OutcomeClass, usize> = BTreeMap::new();
     for (index, mutant) in mutants.iter().enumerate() {
-        say(&format!(
+        report(&format!(
             "{}/{} {} after {} s",
             index + 1,
             mutants.len(),
@@ -115,20 +115,20 @@ fn run(args: &Args) -> Result<bool> {
         } else {
             Outcome::Untried
         };
-        *counts.entry(outcome.sort()).or_default() += 1;
+        *counts.entry(outcome.class()).or_default() += 1;
         writeln!(stdout(), "{}: {outcome}", mutant.name)?;
     }
-    let count = |sort| counts.get(&sort).copied().unwrap_or(0);
+    let count = |class| counts.get(&class).copied().unwrap_or(0);
     let what = if args.apply_only { "apply" } else { "caught" };
-    let mut summary = format!("{} of {} {what}", count(Sort::Good), mutants.len());
-    if count(Sort::Untried) > 0 {
-        summary += &format!(", {} not tried", count(Sort::Untried));
+    let mut summary = format!("{} of {} {what}", count(OutcomeClass::Good), mutants.len());
+    if count(OutcomeClass::Untried) > 0 {
+        summary += &format!(", {} not run", count(OutcomeClass::Untried));
     }
     writeln!(stdout(), "{summary}")?;
-    Ok(count(Sort::Bad) == 0)
+    Ok(count(OutcomeClass::Bad) == 0)
 }
 
-/// The root of the repository that this runs in.
+/// The root of the current repository.
 fn root() -> Result<PathBuf> {
     let output = Command::new("git")
         .args(["rev-parse", "--show-toplevel"])
@@ -138,18 +138,18 @@ fn root() -> Result<PathBuf> {
     Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))
 }
 
-/// Those that were asked for.
+/// The selected mistakes.
 fn chosen(mut mutants: Vec<Mutant>, args: &Args) -> Result<Vec<Mutant>> {
     let only = &args.only;
     mutants.retain(|it| only.is_empty() || only.iter().any(|word| it.name.contains(word)));
     if let Some(n) = args.sample {
         mutants = sample(mutants, n, &args.seed);
     }
-    ensure!(!mutants.is_empty(), "there is no such patch");
+    ensure!(!mutants.is_empty(), "no such patch");
     Ok(mutants)
 }
 
-/// The tests that a mistake is tried with.
+/// The tests for a mistake.
 fn stages(mutant: &Mutant) -> Vec<Tests> {
     if mutant.found_by.is_empty() {
         return STAGES.iter().map(|line| Tests::parse(line)).collect();
@@ -157,37 +157,37 @@ fn stages(mutant: &Mutant) -> Vec<Tests> {
     mutant.found_by.clone()
 }
 
-/// What became of a mistake.
+/// The outcome of a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// Tests failed: each with what it says.
+    /// Tests failed, each with its findings.
     Caught(Vec<String>),
     /// No test failed.
     Missed,
-    /// Without the mistake its tests run here not at all.
+    /// All its tests are ignored on this machine.
     Untried,
-    /// The patch applies; more was not asked.
+    /// The patch applies, with `--apply-only`.
     Applies,
-    /// The patch does not apply any more.
+    /// The patch no longer applies.
     Stale(String),
-    /// What it makes does not compile.
+    /// The patched sources do not compile.
     Broken(String),
 }
 
-/// What an outcome counts as.
+/// The class of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Sort {
+enum OutcomeClass {
     Good,
     Bad,
     Untried,
 }
 
 impl Outcome {
-    fn sort(&self) -> Sort {
+    fn class(&self) -> OutcomeClass {
         match self {
-            Outcome::Caught(_) | Outcome::Applies => Sort::Good,
-            Outcome::Missed | Outcome::Stale(_) | Outcome::Broken(_) => Sort::Bad,
-            Outcome::Untried => Sort::Untried,
+            Outcome::Caught(_) | Outcome::Applies => OutcomeClass::Good,
+            Outcome::Missed | Outcome::Stale(_) | Outcome::Broken(_) => OutcomeClass::Bad,
+            Outcome::Untried => OutcomeClass::Untried,
         }
     }
 }
@@ -197,7 +197,7 @@ impl fmt::Display for Outcome {
         match self {
             Outcome::Caught(by) => write!(f, "caught by {}", by.join("; ")),
             Outcome::Missed => f.write_str("NOT CAUGHT"),
-            Outcome::Untried => f.write_str("not tried, its tests are ignored here"),
+            Outcome::Untried => f.write_str("not run, its tests are ignored here"),
             Outcome::Applies => f.write_str("applies"),
             Outcome::Stale(why) => write!(f, "STALE, the patch does not apply: {why}"),
             Outcome::Broken(why) => write!(f, "BROKEN, it does not compile: {why}"),
@@ -205,31 +205,31 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// How a command ended, and what it wrote.
-struct Ended {
-    /// `None`: it took too long.
+/// The result of a command.
+struct CommandResult {
+    /// `None` after a timeout.
     success: Option<bool>,
     output: String,
 }
 
-/// A test that was built.
+/// A built test program.
 struct Test {
     name: String,
     program: PathBuf,
     directory: PathBuf,
 }
 
-/// The copy of the workspace.
+/// A copy of the workspace.
 struct Copy {
     root: PathBuf,
-    /// Where it is built.
+    /// Its target directory.
     target: PathBuf,
     timeout: Duration,
 }
 
 impl Copy {
-    /// Makes it the same as what git knows or would add. What is the same already is left alone, so that it is not
-    /// built again.
+    /// Copies all tracked and untracked files of the workspace. Unchanged files are not written:
+    /// cargo need not build them again.
     fn fill(&self, from: &Path) -> Result<()> {
         let output = Command::new("git")
             .args([
@@ -243,43 +243,43 @@ impl Copy {
             .output()?;
         ensure!(output.status.success(), "git ls-files failed");
         fs::create_dir_all(&self.root)?;
-        let mut left = BTreeSet::new();
-        files(&self.root, &mut left)?;
+        let mut stale_files = BTreeSet::new();
+        files(&self.root, &mut stale_files)?;
         for file in String::from_utf8(output.stdout)?.split('\0') {
             let source = from.join(file);
-            // A file may be deleted and still be in the index.
+            // A deleted file may still be in the index.
             if source.is_file() {
                 let target = self.root.join(file);
-                if !left.remove(&target) || fs::read(&source)? != fs::read(&target)? {
+                if !stale_files.remove(&target) || fs::read(&source)? != fs::read(&target)? {
                     fs::create_dir_all(target.parent().unwrap_or(&self.root))?;
                     fs::copy(&source, target).with_context(|| file.to_owned())?;
                 }
             }
         }
-        for file in left {
+        for file in stale_files {
             fs::remove_file(&file).with_context(|| file.display().to_string())?;
         }
         Ok(())
     }
 
-    /// Runs all tests that mistakes need, without a mistake. Gives those of which this machine can run none.
+    /// Runs all tests without a mistake. Returns the tests that are all ignored on this machine.
     fn clean(&self, mutants: &[Mutant]) -> Result<BTreeSet<Tests>> {
         let all: BTreeSet<Tests> = mutants.iter().flat_map(stages).collect();
         let mut ignored = BTreeSet::new();
         for tests in all {
-            let words = [tests.build.join(" "), tests.run.join(" ")].join(" ");
-            let mut told = Told::default();
-            if let Err(why) = self.test(&tests, true, &mut told)? {
-                bail!("{words} does not compile without a mistake: {why}");
+            let text = [tests.build.join(" "), tests.run.join(" ")].join(" ");
+            let mut results = TestResults::default();
+            if let Err(why) = self.test(&tests, true, &mut results)? {
+                bail!("{text} does not compile without mistakes: {why}");
             }
             ensure!(
-                told.failed.is_empty(),
-                "the tests fail without a mistake: {}",
-                told.failed.join("; ")
+                results.failed.is_empty(),
+                "tests fail without mistakes: {}",
+                results.failed.join("; ")
             );
-            ensure!(told.passed + told.ignored > 0, "{words} has no tests");
-            if told.passed == 0 {
-                say(&format!("{words}: all of them are ignored here"));
+            ensure!(results.passed + results.ignored > 0, "{text} has no tests");
+            if results.passed == 0 {
+                report(&format!("{text}: all tests are ignored here"));
                 ignored.insert(tests);
             }
         }
@@ -296,19 +296,19 @@ impl Copy {
             self.try_all(stages, args.all_tests)
         };
         if let Err(why) = self.apply(&mutant.path, &["--reverse"])? {
-            bail!("{} cannot be taken back: {why}", mutant.path.display());
+            bail!("cannot revert {}: {why}", mutant.path.display());
         }
         outcome
     }
 
-    /// Applies a patch wholly or not at all; the inner error says why not.
+    /// Applies a patch completely or not at all. The inner error is git's.
     fn apply(&self, patch: &Path, options: &[&str]) -> Result<Result<(), String>> {
         let output = Command::new("git")
             .args(["apply", "-p1"])
             .args(options)
             .arg(patch)
             .current_dir(&self.root)
-            // The copy is no repository, nor part of one that it may happen to lie in.
+            // The copy is no repository, and must not belong to a surrounding one.
             .env(
                 "GIT_CEILING_DIRECTORIES",
                 self.root.parent().unwrap_or(&self.root),
@@ -317,30 +317,35 @@ impl Copy {
         if output.status.success() {
             return Ok(Ok(()));
         }
-        let told = String::from_utf8_lossy(&output.stderr);
-        Ok(Err(told.lines().collect::<Vec<&str>>().join("; ")))
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        Ok(Err(stderr.lines().collect::<Vec<&str>>().join("; ")))
     }
 
-    /// Builds tests and runs them, up to the first that fails.
+    /// Builds and runs tests, up to the first failure.
     fn try_all(&self, stages: &[Tests], all_tests: bool) -> Result<Outcome> {
-        let mut told = Told::default();
+        let mut results = TestResults::default();
         for tests in stages {
-            if let Err(why) = self.test(tests, all_tests, &mut told)? {
+            if let Err(why) = self.test(tests, all_tests, &mut results)? {
                 return Ok(Outcome::Broken(why));
             }
-            if !told.failed.is_empty() && !all_tests {
+            if !results.failed.is_empty() && !all_tests {
                 break;
             }
         }
-        Ok(if told.failed.is_empty() {
+        Ok(if results.failed.is_empty() {
             Outcome::Missed
         } else {
-            Outcome::Caught(told.failed)
+            Outcome::Caught(results.failed)
         })
     }
 
-    /// Builds tests and runs them; the inner error is the compiler's.
-    fn test(&self, tests: &Tests, all_tests: bool, told: &mut Told) -> Result<Result<(), String>> {
+    /// Builds and runs tests. The inner error is the compiler's.
+    fn test(
+        &self,
+        tests: &Tests,
+        all_tests: bool,
+        results: &mut TestResults,
+    ) -> Result<Result<(), String>> {
         let built = match self.build(&tests.build)? {
             Ok(built) => built,
             Err(why) => return Ok(Err(why)),
@@ -348,17 +353,17 @@ impl Copy {
         for test in built {
             let mut command = Command::new(&test.program);
             command.args(&tests.run).current_dir(&test.directory);
-            let ended = self.bounded(command)?;
-            let (passed, ignored) = counted(&ended.output);
-            told.passed += passed;
-            told.ignored += ignored;
-            match ended.success {
+            let result = self.bounded(command)?;
+            let (passed, ignored) = counted(&result.output);
+            results.passed += passed;
+            results.ignored += ignored;
+            match result.success {
                 Some(true) => continue,
                 Some(false) => {
-                    let findings = findings(&ended.output);
-                    told.failed.push(format!("{}{findings}", test.name));
+                    let findings = findings(&result.output);
+                    results.failed.push(format!("{}{findings}", test.name));
                 }
-                None => told.failed.push(format!("{} (HANGS)", test.name)),
+                None => results.failed.push(format!("{} (HANGS)", test.name)),
             }
             if !all_tests {
                 break;
@@ -367,23 +372,23 @@ impl Copy {
         Ok(Ok(()))
     }
 
-    /// Builds tests; the inner error is the compiler's.
+    /// Builds tests. The inner error is the compiler's.
     fn build(&self, arguments: &[String]) -> Result<Result<Vec<Test>, String>> {
         let mut command = Command::new("cargo");
         command.args(["test", "--no-run", "--offline", "--locked"]);
         command.arg("--message-format=json-render-diagnostics");
         command.args(arguments).current_dir(&self.root);
         command.env("CARGO_TARGET_DIR", &self.target);
-        // Nobody will debug it, and it links faster without.
+        // Linking is faster without debug information.
         command.env("CARGO_PROFILE_DEV_DEBUG", "0");
-        let ended = self.bounded(command)?;
-        if ended.success != Some(true) {
-            let lines = ended.output.lines();
+        let result = self.bounded(command)?;
+        if result.success != Some(true) {
+            let lines = result.output.lines();
             let mut errors = lines.filter(|line| line.starts_with("error"));
-            let why = errors.next().unwrap_or("the compiler takes too long");
+            let why = errors.next().unwrap_or("the build timed out");
             return Ok(Err(why.to_owned()));
         }
-        let messages = ended.output.lines();
+        let messages = result.output.lines();
         let messages = messages.filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let mut tests: Vec<Test> = messages.filter_map(|it| test(&it)).collect();
         tests.sort_by(|a, b| a.name.cmp(&b.name));
@@ -391,11 +396,11 @@ impl Copy {
         Ok(Ok(tests))
     }
 
-    /// Runs a command, and ends it with everything that it has started when the time is over.
-    fn bounded(&self, mut command: Command) -> Result<Ended> {
+    /// Runs a command, and kills its process group after the timeout.
+    fn bounded(&self, mut command: Command) -> Result<CommandResult> {
         let log = self.root.with_extension("log");
         let file = File::create(&log)?;
-        // A test that is ended leaves its temporary files behind.
+        // A killed test leaves its temporary files.
         let temporary = self.root.with_extension("tmp");
         fs::create_dir_all(&temporary)?;
         command.env("TMPDIR", temporary).stdin(Stdio::null());
@@ -415,14 +420,14 @@ impl Copy {
             sleep(Duration::from_millis(50));
         };
         let output = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
-        Ok(Ended { success, output })
+        Ok(CommandResult { success, output })
     }
 }
 
-/// What tests told.
+/// The results of tests.
 #[derive(Debug, Default)]
-struct Told {
-    /// The programs that failed, each with what it says.
+struct TestResults {
+    /// The failed programs, each with its findings.
     failed: Vec<String>,
     passed: usize,
     ignored: usize,
@@ -441,7 +446,7 @@ fn files(directory: &Path, found: &mut BTreeSet<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// How many tests passed, and how many were ignored. A program that does not say is one test.
+/// The numbers of passed and ignored tests. A program without a summary counts as one test.
 fn counted(output: &str) -> (usize, usize) {
     let mut result = output.lines().filter_map(|line| {
         let result = line.strip_prefix("test result: ")?;
@@ -454,7 +459,7 @@ fn counted(output: &str) -> (usize, usize) {
     result.next_back().unwrap_or((1, 0))
 }
 
-/// The test that a message of cargo is about, if it is about one.
+/// The test program of a message of cargo, if it has one.
 fn test(message: &Value) -> Option<Test> {
     let target = message.get("target")?;
     let of_profile = message.get("profile")?.get("test")?;
@@ -467,11 +472,12 @@ fn test(message: &Value) -> Option<Test> {
     })
 }
 
-/// What a failed test names: cases or seeds, or else the test functions. The first few of them.
+/// The first failures of a test program: cases or seeds, or else test functions.
 fn findings(output: &str) -> String {
     let mut found: BTreeSet<&str> = BTreeSet::new();
     let mut functions: BTreeSet<&str> = BTreeSet::new();
-    // What a test prints may stand between its name and what became of it; at the end they are listed once more.
+    // The output of a test may separate its name from its result; the list at the end has all
+    // failures.
     let (_, last) = output.rsplit_once("\nfailures:\n").unwrap_or_default();
     functions.extend(last.lines().map_while(|it| it.strip_prefix("    ")));
     for line in output.lines() {
@@ -483,7 +489,7 @@ fn findings(output: &str) -> String {
             found.insert(start);
         }
     }
-    // They say more than the function that runs them all.
+    // Cases and seeds are more specific than the function that runs them.
     let found = if found.is_empty() { functions } else { found };
     let first: Vec<&str> = found.iter().copied().take(3).collect();
     match found.len() - first.len() {

@@ -1,4 +1,4 @@
-//! The long run: as many cells as one likes, from a seed on, on several threads.
+//! `palisade-campaigns cells`: compares any number of cells, on several threads.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use clap::Args;
 use super::{Compared, compare};
 use crate::seeds::over_seeds;
 
-/// Compares connectivity with single answers and with the oracle.
+/// Arguments of `cells`.
 #[derive(Args, Clone, Debug)]
 pub struct CellsArgs {
-    /// How many cells to compare
+    /// The number of cells to compare
     #[arg(long, default_value_t = 10_000_000)]
     pub cells: u64,
     /// The first seed
@@ -24,13 +24,13 @@ pub struct CellsArgs {
     pub replay: Option<u64>,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct CellsReport {
     first: u64,
     seeds: u64,
     seconds: f64,
-    /// All seeds together.
+    /// The sum over all seeds.
     pub compared: Compared,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for CellsReport {
         let last = self.first + self.seeds.saturating_sub(1);
         writeln!(
             f,
-            "seeds {} to {last}: {} cells of the fold are what is decided one by one, {} of them asked of the oracle, {} differences, {:.0} s",
+            "seeds {} to {last}: {} cells of the fold equal single decisions, {} of them compared with the oracle, {} differences, {:.0} s",
             self.first,
             self.compared.cells,
             self.compared.oracle_cells,
@@ -52,7 +52,7 @@ impl fmt::Display for CellsReport {
     }
 }
 
-/// Runs it. Stops early after 20 differences.
+/// Compares cells. Stops after 20 differences.
 pub fn cells(args: &CellsArgs) -> CellsReport {
     let (first, wanted, threads) = match args.replay {
         Some(seed) => (seed, 0, 1),

@@ -1,4 +1,4 @@
-//! The long run: as many flows as one likes, from a seed on, on several threads.
+//! `palisade-campaigns differ`: compares any number of flows, on several threads.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use clap::Args;
 use super::{Compared, compare};
 use crate::seeds::over_seeds;
 
-/// Compares the difference of two clusters with single answers about both.
+/// Arguments of `differ`.
 #[derive(Args, Clone, Debug)]
 pub struct DifferArgs {
-    /// How many flows to compare
+    /// The number of flows to compare
     #[arg(long, default_value_t = 10_000_000)]
     pub flows: u64,
     /// The first seed
@@ -24,13 +24,13 @@ pub struct DifferArgs {
     pub replay: Option<u64>,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct DifferReport {
     first: u64,
     seeds: u64,
     seconds: f64,
-    /// All seeds together.
+    /// The sum over all seeds.
     pub compared: Compared,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for DifferReport {
         let last = self.first + self.seeds.saturating_sub(1);
         writeln!(
             f,
-            "seeds {} to {last}: {} flows before and after a change are as explain says, {} of them different, {} reasons compared, {} mistakes, {:.0} s",
+            "seeds {} to {last}: {} flows before and after a change agree with single answers, {} of them different, {} reasons compared, {} mistakes, {:.0} s",
             self.first,
             self.compared.flows,
             self.compared.different,
@@ -53,7 +53,7 @@ impl fmt::Display for DifferReport {
     }
 }
 
-/// Runs it. Stops early after 20 mistakes.
+/// Compares flows. Stops after 20 mistakes.
 pub fn differ(args: &DifferArgs) -> DifferReport {
     let (first, wanted, threads) = match args.replay {
         Some(seed) => (seed, 0, 1),

@@ -5,12 +5,13 @@ use serde_json::Value;
 
 use palisade_generate::Rng;
 
-/// The objects after a change: some are gone, some are as those of another cluster, some are new.
+/// The objects after a change: some are deleted, some have the content of another cluster's
+/// objects, some are new.
 pub(super) fn changed(seed: u64, objects: &[Value]) -> Vec<Value> {
     let mut rng = Rng::new(seed ^ 0x5eed_d1ff);
     let other = scenario(seed.wrapping_add(1 << 40), 0).objects;
     let mut changed: Vec<Value> = Vec::new();
-    // Most changes are of few objects.
+    // Most changes affect few objects.
     let often = 2 + rng.below(12);
     for object in objects {
         match rng.below(often) {
@@ -23,16 +24,16 @@ pub(super) fn changed(seed: u64, objects: &[Value]) -> Vec<Value> {
     for _ in 0..n_new {
         let index = usize::try_from(rng.below(other.len().max(1) as u64)).unwrap_or(0);
         let new = other.get(index).cloned();
-        let is_there = |it: &Value| changed.iter().any(|known| who(known) == who(it));
-        if let Some(new) = new.filter(|it| !is_there(it)) {
+        let exists = |it: &Value| changed.iter().any(|known| identity(known) == identity(it));
+        if let Some(new) = new.filter(|it| !exists(it)) {
             changed.push(new);
         }
     }
     changed
 }
 
-/// Who an object is.
-fn who(object: &Value) -> [Option<&str>; 4] {
+/// The identity of an object.
+fn identity(object: &Value) -> [Option<&str>; 4] {
     let at = |path: &str| object.pointer(path).and_then(Value::as_str);
     [
         at("/apiVersion"),
@@ -44,14 +45,14 @@ fn who(object: &Value) -> [Option<&str>; 4] {
 
 /// An object with the content of another one of its kind.
 fn replaced(rng: &mut Rng, object: &Value, other: &[Value]) -> Value {
-    let [version, kind, ..] = who(object);
-    let is_alike = |it: &&Value| {
-        let [its_version, its_kind, ..] = who(it);
+    let [version, kind, ..] = identity(object);
+    let has_kind = |it: &&Value| {
+        let [its_version, its_kind, ..] = identity(it);
         its_version == version && its_kind == kind
     };
-    let alike: Vec<&Value> = other.iter().filter(is_alike).collect();
-    let index = usize::try_from(rng.below(alike.len().max(1) as u64)).unwrap_or(0);
-    let Some(model) = alike.get(index) else {
+    let candidates: Vec<&Value> = other.iter().filter(has_kind).collect();
+    let index = usize::try_from(rng.below(candidates.len().max(1) as u64)).unwrap_or(0);
+    let Some(model) = candidates.get(index) else {
         return object.clone();
     };
     let mut new = (*model).clone();

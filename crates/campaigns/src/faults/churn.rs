@@ -48,8 +48,7 @@ pub enum ChangeKind {
     /// Gives the other client another label, which no rule matches.
     Relabel,
     /// Isolates the other client's egress and the client's ingress with policies that allow
-    /// everything, or
-    /// removes these policies.
+    /// everything, or removes these policies.
     AllowAll,
 }
 

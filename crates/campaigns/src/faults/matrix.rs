@@ -65,8 +65,7 @@ impl Matrix {
     }
 
     /// The engine's verdicts. Addresses of the node's block without a pod are denied (D84),
-    /// regardless of
-    /// policies.
+    /// regardless of policies.
     pub fn predicted(&self, objects: &Objects) -> Result<Verdicts> {
         with_cluster(objects, |cluster| {
             let program = compile(cluster);

@@ -59,8 +59,7 @@ impl Directory {
         let mut objects = objects.clone();
         objects.put_policy("marker", &isolates("marker"));
         // The address of the marker pod identifies the version. The sets of isolated pods are the
-        // last part of
-        // a change in the kernel.
+        // last part of a change in the kernel.
         self.version = self.version.wrapping_add(1);
         let mut marker = Objects::default();
         marker.put_pod(&Pod {

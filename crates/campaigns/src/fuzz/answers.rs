@@ -7,7 +7,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-/// What came of the lines of a watch, without the words for what is wrong: they may depend on what was seen first.
+/// What came of the lines of a watch, without the words for what is wrong: they may depend on what
+/// was seen first.
 type Watched = Vec<Result<WatchLine, ()>>;
 
 /// What came of a list: its objects, and its head or why it is not believed.
@@ -38,8 +39,8 @@ struct Event<'a> {
     object: &'a RawValue,
 }
 
-/// The bytes are a list. However it is cut, it says the same; it has the objects that `serde_json` finds in it, or it is
-/// not believed.
+/// The bytes are a list. However it is cut, it says the same; it has the objects that `serde_json`
+/// finds in it, or it is not believed.
 pub fn list(bytes: &[u8]) {
     let whole = listed(bytes, &mut |_| usize::MAX);
     for cut in cuts(bytes) {
@@ -75,8 +76,8 @@ pub fn list(bytes: &[u8]) {
                 assert_eq!(head.more, more.filter(|it| !it.is_empty()));
             }
         }
-        // Servers write their own keys without escapes; where they would not, nothing is believed. Strings that are read
-        // have to be UTF-8.
+        // Servers write their own keys without escapes; where they would not, nothing is believed.
+        // Strings that are read have to be UTF-8.
         (Some(expected), Err(words)) => {
             let outside = around(&text, expected.items.iter().flatten().map(|it| it.get()));
             assert!(!is_same || outside.contains(&b'\\'), "refused: {words}");
@@ -89,7 +90,8 @@ pub fn list(bytes: &[u8]) {
     }
 }
 
-/// The bytes are what a watch says, line by line. However it is cut, it says the same, and what `serde_json` reads.
+/// The bytes are what a watch says, line by line. However it is cut, it says the same, and what
+/// `serde_json` reads.
 pub fn watch(bytes: &[u8]) {
     let whole = lines(bytes, &mut |_| usize::MAX);
     for cut in cuts(bytes) {

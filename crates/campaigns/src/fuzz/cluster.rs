@@ -1,8 +1,9 @@
 //! A server whose answers are made of decisions, and an agent that follows it.
 //!
-//! Lists and events are written as text, some of their objects broken, cut as the decisions say, and read as the agent
-//! reads them: taken apart, followed, and taken in. Beside it stands a model of what has to be in force: for each object
-//! its last version that could be read, until the server says that it is gone (D145, D149, D150).
+//! Lists and events are written as text, some of their objects broken, cut as the decisions say,
+//! and read as the agent reads them: taken apart, followed, and taken in. Beside it stands a model
+//! of what has to be in force: for each object its last version that could be read, until the
+//! server says that it is gone (D145, D149, D150).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -283,7 +284,8 @@ impl World {
         } else {
             model.unreadable.insert(key.clone());
         }
-        // A deletion is never taken back: a namespace that is not being deleted is another one of that name.
+        // A deletion is never taken back: a namespace that is not being deleted is another one of
+        // that name.
         if kind == Kind::Namespace && named.is_ending {
             self.ending.entry(key.1.clone()).or_default().is_gone = false;
         } else if kind == Kind::Namespace
@@ -401,7 +403,8 @@ impl World {
                 .any(|(key, bytes)| key.0 == namespace && may_be_one(bytes))
     }
 
-    /// The agent holds what the model has, and nothing else: told once more, nothing of it is different.
+    /// The agent holds what the model has, and nothing else: told once more, nothing of it is
+    /// different.
     fn check(&mut self) {
         for (resource, _) in &self.follows {
             let kind = resource.kind;

@@ -8,8 +8,8 @@ use palisade_nft::node::MarkBits;
 use palisade_nft::reference::{DumpOutcome, answers, connections, notices, tables};
 use palisade_route::reference::{answer, list};
 
-/// The bytes are an answer in pieces about tables, or what somebody did to them. A socket has one piece at a time, so that
-/// two pieces say what they say as one, unless a message was cut.
+/// The bytes are an answer in pieces about tables, or what somebody did to them. A socket has one
+/// piece at a time, so that two pieces say what they say as one, unless a message was cut.
 pub fn netfilter(bytes: &[u8]) {
     let [table, _] = TABLES;
     let (told, end) = tables(&[bytes], table);
@@ -60,7 +60,8 @@ pub fn netfilter(bytes: &[u8]) {
 /// The address of the socket that the recorded messages answer.
 const OWN_PORT: u32 = 4_711;
 
-/// The bytes are an answer in pieces about connections. What is sent to change them is well-formed whatever was told.
+/// The bytes are an answer in pieces about connections. What is sent to change them is well-formed
+/// whatever was told.
 pub fn conntrack(bytes: &[u8]) {
     let addresses: BTreeSet<IpAddr> = [
         IpAddr::from(Ipv4Addr::LOCALHOST),

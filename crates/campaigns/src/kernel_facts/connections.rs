@@ -109,8 +109,7 @@ impl ManyConnections {
     }
 
     /// Sends one data packet of each connection. Returns how many arrived. Missing ones are sent
-    /// twice: a busy machine
-    /// may lose a packet, but a policy drops both.
+    /// twice: a busy machine may lose a packet, but a policy drops both.
     pub fn run(&mut self, direction: Direction) -> Result<usize> {
         self.send(direction, Phase::Running)
     }

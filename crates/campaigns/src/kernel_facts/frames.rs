@@ -157,8 +157,7 @@ fn bridge(node: &TestNode) -> Result<()> {
         }
         ip("link set bridge0 up")?;
         // The node reaches them through the bridge, as in a cluster where its address is their
-        // gateway: the source check
-        // needs this route (D147).
+        // gateway: the source check needs this route (D147).
         let families = |pod| Family::BOTH.map(|family| pod_address(pod, family));
         for address in [CLIENT, SERVER].into_iter().flat_map(families) {
             let length = if address.is_ipv4() { 32 } else { 128 };

@@ -1,6 +1,6 @@
-//! Packets that try to get past the rules: fragments, segments out of the middle of a connection that
-//! nobody knows, false senders, errors about others' connections, what hides behind headers of IPv6,
-//! and messages of the link that were routed. They must not get where opening is denied.
+//! Packets that try to get past the rules: fragments, segments out of the middle of a connection
+//! that nobody knows, false senders, errors about others' connections, what hides behind headers of
+//! IPv6, and messages of the link that were routed. They must not get where opening is denied.
 
 use std::net::SocketAddr;
 
@@ -209,8 +209,8 @@ impl Guards<'_> {
         Ok(())
     }
 
-    /// An error is heard from who has to do with the connection, and from no other pod of the node. What comes
-    /// from elsewhere may be of a router on the way.
+    /// An error is heard from who has to do with the connection, and from no other pod of the node.
+    /// What comes from elsewhere may be of a router on the way.
     fn errors(&mut self, attempt: &ProbePlan) -> Result<(), LabError> {
         let id = self.take_id();
         let sent = datagram(&draft(attempt, id), 16).map_err(WireError::from)?;

@@ -147,7 +147,8 @@ pub const MISTAKES: [Mistake; 38] = [
             .iter()
             .find(|chain| is_named(&chain.name, "forward"));
         let mut judged = forward.map(|chain| chain.rules.clone()).unwrap_or_default();
-        // What the node sends has come in by no interface, so that the kernel refuses to ask for one.
+        // What the node sends has come in by no interface, so that the kernel refuses to ask for
+        // one.
         let to_senders = Statement::Verdict(Verdict::Jump(Name::word("senders")));
         judged.retain(|rule| !rule.statements.contains(&to_senders) && !asks(rule, "elsewhere"));
         it.chains.push(Chain {

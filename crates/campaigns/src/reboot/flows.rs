@@ -133,8 +133,7 @@ impl Flows {
     }
 
     /// Probes the pods until each has replied, before the first table: the first packets of new
-    /// namespaces can be lost. These
-    /// packets do not count.
+    /// namespaces can be lost. These packets do not count.
     pub(super) fn warm_up(&mut self) -> Result<()> {
         let deadline = Instant::now() + WARM_UP_TIMEOUT;
         loop {

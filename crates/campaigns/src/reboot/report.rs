@@ -47,8 +47,7 @@ impl Setup {
     }
 
     /// Whether probes of the node are always answered. A reply to a packet from before connection
-    /// tracking looks like the first
-    /// packet of a connection.
+    /// tracking looks like the first packet of a connection.
     pub(super) fn answers_all(self) -> bool {
         matches!(self, Setup::Unit | Setup::Blocks)
     }

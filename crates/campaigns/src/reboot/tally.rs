@@ -8,8 +8,7 @@ pub(super) enum FlowKind {
     /// The policies deny it.
     Denied,
     /// The policies deny it, but the connection was established before the first table. Replies of
-    /// established connections
-    /// pass until the agent has the policies; original packets do not.
+    /// established connections pass until the agent has the policies; original packets do not.
     Established,
     /// A probe of the node to its own pod.
     Probe,

@@ -1,11 +1,11 @@
 //! The evaluation of a packet, and all evaluations that are possible while a transaction is
 //! committed.
 //!
-//! A packet that enters a base chain keeps the rules of that moment until it leaves the
-//! chain. A set lookup reads the elements of its own moment. Hence there is one moment in the
-//! evaluation from which on entered base chains and looked-up sets are those after the commit. A
-//! chain that the transaction created is empty before it, and a deleted one is empty after it. A
-//! deleted map is empty after it too, but a deleted plain set keeps its elements.
+//! A packet that enters a base chain keeps the rules of that moment until it leaves the chain. A
+//! set lookup reads the elements of its own moment. Hence there is one moment in the evaluation
+//! from which on entered base chains and looked-up sets are those after the commit. A chain that
+//! the transaction created is empty before it, and a deleted one is empty after it. A deleted map
+//! is empty after it too, but a deleted plain set keeps its elements.
 
 use std::fmt;
 use std::net::IpAddr;

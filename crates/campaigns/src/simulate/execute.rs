@@ -244,8 +244,8 @@ impl Simulator<'_> {
         Ok(())
     }
 
-    /// Checks how often connections are reevaluated: at most ten times at once, then ten times
-    /// a second.
+    /// Checks how often connections are reevaluated: at most ten times at once, then ten times a
+    /// second.
     fn check_rate(&mut self) -> Result<(), Failure> {
         self.generations.push_back(self.now);
         if self.generations.len() > BURST + 1 {

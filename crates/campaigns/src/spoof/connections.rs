@@ -94,9 +94,8 @@ impl Connections {
     }
 
     /// A packet of a random connection, or its fragments, sent by a pod that is neither of its
-    /// ends. `None` unless
-    /// `same_bridge` says whether the sender shares a bridge with the pod whose address it
-    /// uses.
+    /// ends. `None` unless `same_bridge` says whether the sender shares a bridge with the pod whose
+    /// address it uses.
     pub(super) fn injected(
         &self,
         rng: &mut Rng,

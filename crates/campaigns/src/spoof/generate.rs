@@ -177,8 +177,7 @@ impl Generator {
     }
 
     /// An IPv4 redirect from a pod's own address, to its node or to a pod of its bridge. It
-    /// arrives, but the receiver ignores
-    /// it: its sender is no gateway.
+    /// arrives, but the receiver ignores it: its sender is no gateway.
     pub(super) fn own_redirect(&mut self, pod: usize) -> Packet {
         let node = PODS.get(pod).map_or(0, |it| it.node);
         let other = self.pod(|it| it != pod && share_bridge(pod, it));

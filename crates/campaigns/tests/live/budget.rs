@@ -11,7 +11,7 @@ use palisade_core::policy::{Direction, Verdict};
 use serde_json::{Value, json};
 
 use super::{pod, reader, rebuilt, tell};
-use palisade_campaigns::canonical::{canonical, of_live};
+use palisade_campaigns::canonical::{canonical, planner_rule_name};
 use palisade_campaigns::history::Event;
 
 /// What does not fit is told, allows nothing, and fits as soon as there is room.
@@ -111,6 +111,6 @@ fn many_policies_of_a_batch_are_judged_together() {
     drop(live.commit());
     assert_eq!(live.over_budget().len(), 4_900);
     let objects: Vec<&Value> = objects.iter().collect();
-    let words = canonical(&live.plan(), &|rule| of_live(&live, rule));
+    let words = canonical(&live.plan(), &|rule| planner_rule_name(&live, rule));
     assert_eq!(words, rebuilt(budget, &objects, "n1", MERGE_OVER));
 }

@@ -1,4 +1,5 @@
-//! Named ports of egress rules that are asked at once: who comes and goes is moved by members, and no body is written anew.
+//! Named ports of egress rules that are asked at once: who comes and goes is moved by members, and
+//! no body is written anew.
 
 use std::net::IpAddr;
 
@@ -8,7 +9,7 @@ use palisade_core::plan::{Plan, PlanChange};
 use serde_json::{Value, json};
 
 use super::{MERGE_OVER, rebuilt, tell};
-use palisade_campaigns::canonical::{canonical, of_live};
+use palisade_campaigns::canonical::{canonical, planner_rule_name};
 use palisade_campaigns::history::Event;
 
 /// A cluster, and what is kept of it.
@@ -42,7 +43,7 @@ impl Kept {
             .iter()
             .position(|it| it["metadata"]["name"] == name);
         let object = self.objects.remove(place.unwrap());
-        tell(&mut self.live, &Event::Gone(object));
+        tell(&mut self.live, &Event::Deleted(object));
         self.commit()
     }
 
@@ -50,7 +51,7 @@ impl Kept {
         let change = self.live.commit();
         self.plan.apply(&change);
         assert_eq!(self.plan, self.live.plan());
-        let words = canonical(&self.plan, &|rule| of_live(&self.live, rule));
+        let words = canonical(&self.plan, &|rule| planner_rule_name(&self.live, rule));
         let objects: Vec<&Value> = self.objects.iter().collect();
         assert_eq!(
             words,

@@ -40,7 +40,7 @@ pub fn bridged(whole: &E2eCluster, place: &Place, findings: &mut Findings) -> Re
         };
         is_evaluated &= found.is_empty();
         let denied = explained.values().filter(|it| !**it).count();
-        findings.note(format!(
+        findings.record(format!(
             "{when}: {name}: {} flows compared, {denied} denied; {} do not do what is explained{}",
             explained.len(),
             found.len(),
@@ -54,7 +54,7 @@ pub fn bridged(whole: &E2eCluster, place: &Place, findings: &mut Findings) -> Re
         is_evaluated || place.is_bypassed,
         format!("{when}: packets do what is explained: {is_evaluated}"),
     );
-    findings.note(format!(
+    findings.record(format!(
         "{when}: {} packets between pods of the node were seen in forward",
         counted(whole)?
     ));

@@ -222,7 +222,7 @@ fn without_hairpin_mode(
     set("off")?;
     let is_open = web.inside(|| Ok(open(WEB)));
     set("on")?;
-    findings.note(format!(
+    findings.record(format!(
         "{}: a pod to itself through its Service, without policies, hairpin mode of the bridge's ports off: connected {}",
         place.name, is_open?
     ));

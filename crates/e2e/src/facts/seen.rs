@@ -218,7 +218,7 @@ fn announced(from: &Pod, at: &Pod, to: SocketAddr) -> Result<bool> {
     let connection = Connection {
         protocol: Crafted::Sctp,
         client: SocketAddr::new(from.address, port),
-        dialled: to,
+        destination: to,
         server: to,
     };
     let packet = connection.packet(Direction::FromClient, Phase::Opening)?;
