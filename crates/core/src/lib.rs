@@ -25,6 +25,8 @@ pub mod compile;
 pub mod decide;
 pub mod domain;
 pub mod explain;
+#[cfg(test)]
+mod fixture;
 mod flow_end;
 mod id_set;
 pub mod incremental;

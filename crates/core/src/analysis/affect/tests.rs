@@ -2,35 +2,23 @@
 //! computed a second time, flow by flow.
 
 mod oracle;
-pub(crate) mod world;
 
 use std::collections::BTreeSet;
 
 use super::*;
 use crate::compile::compile;
-use crate::model::{
-    Backend, BackendTarget, ContainerPort, NamespaceId, Peer, PortMatch, Service, ServicePort,
+use crate::fixture::{
+    PolicyDraft, admin, all, allow, baseline, block, cluster, decider, declared, deny, everything,
+    labelled, named, netpol, node, pass, pod, pod_id, pods_of, policy_id, port, ports, rule,
+    service, tcp, template,
 };
-use crate::net::PortRange;
+use crate::model::Peer;
 use crate::policy::Action;
-use world::{
-    admin, all, allow, baseline, block, cluster, deny, everything, labelled, named, netpol, node,
-    pass, pod, pods_of, rule, tcp, template,
-};
-
-/// `netpol/x/np#ingress[0]`, or `netpol/x/np (ingress)` for isolation.
-fn words(cluster: &Cluster<'_>, part: Decider) -> String {
-    let policy = cluster.policy_name(part.policy());
-    match part {
-        Decider::Rule(place) => format!("{policy}#{}[{}]", place.direction, place.index),
-        Decider::Isolation(_, direction) => format!("{policy} ({direction})"),
-    }
-}
 
 fn overrides(cluster: &Cluster<'_>, pod: &str) -> Vec<String> {
     let program = compile(cluster);
     let finder = OverrideFinder::new(cluster, &program);
-    let effects = finder.effects(&[find(cluster, pod)]);
+    let effects = finder.effects(&[pod_id(cluster, pod)]);
     for it in &effects.overrides {
         check(&program, it);
     }
@@ -39,7 +27,7 @@ fn overrides(cluster: &Cluster<'_>, pod: &str) -> Vec<String> {
             Verdict::Allow => "allows",
             Verdict::Deny => "denies",
         };
-        let (winner, loser) = (words(cluster, it.winner), words(cluster, it.loser));
+        let (winner, loser) = (decider(cluster, it.winner), decider(cluster, it.loser));
         format!("{winner} {does}, not {loser}")
     });
     words.collect()
@@ -50,12 +38,6 @@ fn check(program: &Program, it: &Override) {
     let decision = program.decide(&it.witness.flow);
     let cause = decision.cause(it.winner.direction());
     assert_eq!(cause.verdict(), it.verdict, "{it:?}");
-}
-
-fn find(cluster: &Cluster<'_>, name: &str) -> PodId {
-    let ids = (0..u32::try_from(cluster.pods.len()).unwrap()).map(PodId);
-    let mut ids = ids.filter(|id| cluster.pod_name(*id) == name);
-    ids.next().unwrap()
 }
 
 const NOTHING: [&str; 0] = [];
@@ -113,26 +95,7 @@ fn without_a_peer_to_show_it_nothing_is_overridden() {
         netpol("x", "open").ingress(allow(all())).build(),
     ];
     assert_eq!(overrides(&cluster, "x/a"), NOTHING);
-    let backend = Backend {
-        target: BackendTarget::Pod(PodId(0)),
-        port: NonZeroU16::new(8080).unwrap(),
-    };
-    cluster.services = vec![Service {
-        namespace: NamespaceId(0),
-        name: "web",
-        cluster_addresses: vec!["10.96.0.1".parse().unwrap()],
-        external_addresses: Vec::new(),
-        is_external_name: false,
-        is_headless: false,
-        external_traffic_local: false,
-        ports: vec![ServicePort {
-            name: None,
-            port: NonZeroU16::new(80).unwrap(),
-            node_port: None,
-            protocol: Protocol::Tcp,
-            backends: vec![backend],
-        }],
-    }];
+    cluster.services = vec![service("x", "web", (PodId(0), 8080))];
     let expected = ["cnp/top#ingress[0] denies, not netpol/x/open#ingress[0]"];
     assert_eq!(overrides(&cluster, "x/a"), expected);
     let program = compile(&cluster);
@@ -141,7 +104,7 @@ fn without_a_peer_to_show_it_nothing_is_overridden() {
     assert_eq!(witness.via, Some(ServiceId(0)));
     assert_eq!(
         witness.transport,
-        Transport::Port(Protocol::Tcp, NonZeroU16::new(8080).unwrap())
+        Transport::Port(Protocol::Tcp, port(8080))
     );
     // A template stands for several pods, which are peers of each other.
     cluster.services.clear();
@@ -151,13 +114,7 @@ fn without_a_peer_to_show_it_nothing_is_overridden() {
 
 #[test]
 fn ports_are_distinguished_to_the_last() {
-    let range = |first, last| {
-        let [first, last] = [first, last].map(|it| NonZeroU16::new(it).unwrap());
-        vec![PortMatch::Numbers(
-            Protocol::Tcp,
-            PortRange::new(first, last).unwrap(),
-        )]
-    };
+    let range = |first, last| vec![ports(Protocol::Tcp, first, last)];
     let with = |first, last| {
         cluster(
             vec![pod("x", "a"), pod("y", "b")],
@@ -177,14 +134,9 @@ fn ports_are_distinguished_to_the_last() {
 #[test]
 fn a_port_that_only_has_a_name_is_the_port_of_that_name() {
     // 8080 is the only port of the rule by number, and it is called `http` at the destination.
-    let with = |declared: &'static str| {
+    let with = |name: &'static str| {
         let mut a = pod("x", "a");
-        a.ports = [ContainerPort {
-            name: Some(declared),
-            port: NonZeroU16::new(8080).unwrap(),
-            protocol: Protocol::Tcp,
-        }]
-        .into();
+        a.ports = [declared(name, 8080, Protocol::Tcp)].into();
         cluster(
             vec![a, pod("y", "b")],
             vec![
@@ -201,7 +153,7 @@ fn a_port_that_only_has_a_name_is_the_port_of_that_name() {
     // Completely: the other rule decides no flow.
     let cluster = with("http");
     let program = compile(&cluster);
-    let effects = OverrideFinder::new(&cluster, &program).effects(&[find(&cluster, "x/a")]);
+    let effects = OverrideFinder::new(&cluster, &program).effects(&[pod_id(&cluster, "x/a")]);
     assert!(effects.settles(PolicyId(0), Direction::Ingress));
     assert!(!effects.settles(PolicyId(1), Direction::Ingress));
 }
@@ -225,11 +177,11 @@ fn pass_overrides_the_rest_of_its_tier_and_defers_to_later_ones() {
         ]
     );
     let program = compile(&cluster);
-    let effects = OverrideFinder::new(&cluster, &program).effects(&[find(&cluster, "x/a")]);
+    let effects = OverrideFinder::new(&cluster, &program).effects(&[pod_id(&cluster, "x/a")]);
     let deferrals: Vec<(String, Verdict)> = effects
         .deferrals
         .iter()
-        .map(|it| (words(&cluster, it.to), it.verdict))
+        .map(|it| (decider(&cluster, it.to), it.verdict))
         .collect();
     assert_eq!(
         deferrals,
@@ -242,7 +194,7 @@ fn pass_overrides_the_rest_of_its_tier_and_defers_to_later_ones() {
 
 #[test]
 fn a_pass_behind_a_deny_is_overridden_only_if_later_tiers_would_allow() {
-    let with = |policies: Vec<world::Draft>| {
+    let with = |policies: Vec<PolicyDraft>| {
         let mut all_of_them = vec![
             admin("a-deny", 10).ingress(deny(pods_of("y"))),
             admin("b-pass", 20).ingress(pass(all())),
@@ -277,9 +229,8 @@ fn network_policies_override_the_baseline_per_direction() {
         ]
     );
     let program = compile(&cluster);
-    let effects = OverrideFinder::new(&cluster, &program).effects(&[find(&cluster, "x/a")]);
-    let all = cluster.policies.iter().position(|it| it.name == "all");
-    let all = PolicyId(u32::try_from(all.unwrap()).unwrap());
+    let effects = OverrideFinder::new(&cluster, &program).effects(&[pod_id(&cluster, "x/a")]);
+    let all = policy_id(&cluster, "cnp/all");
     assert!(!effects.settles(all, Direction::Ingress));
     assert!(effects.settles(all, Direction::Egress));
 }
@@ -367,7 +318,7 @@ fn every_address_of_a_block_may_be_taken() {
     assert_eq!(overrides(&with("203.0.113.8"), "x/a"), NOTHING);
     let cluster = with("203.0.113.9");
     let program = compile(&cluster);
-    let effects = OverrideFinder::new(&cluster, &program).effects(&[find(&cluster, "x/a")]);
+    let effects = OverrideFinder::new(&cluster, &program).effects(&[pod_id(&cluster, "x/a")]);
     assert!(!effects.settles(PolicyId(1), Direction::Ingress));
 }
 
@@ -398,7 +349,7 @@ fn pods_that_rules_distinguish_are_not_grouped() {
     })];
     let of_both = |cluster: &Cluster<'_>, names: [&str; 2]| {
         let program = compile(cluster);
-        let pods = names.map(|name| find(cluster, name));
+        let pods = names.map(|name| pod_id(cluster, name));
         let effects = OverrideFinder::new(cluster, &program).effects(&pods);
         effects.overrides.iter().for_each(|it| check(&program, it));
         effects.overrides.len()
@@ -414,12 +365,7 @@ fn pods_that_rules_distinguish_are_not_grouped() {
     assert_eq!(of_both(&apart, ["x/a", "y/b"]), 0);
     // Only the second has a name for the port.
     let mut b = pod("x", "b");
-    b.ports = [ContainerPort {
-        name: Some("http"),
-        port: NonZeroU16::new(8080).unwrap(),
-        protocol: Protocol::Tcp,
-    }]
-    .into();
+    b.ports = [declared("http", 8080, Protocol::Tcp)].into();
     let named = cluster(
         vec![pod("x", "a"), b],
         vec![
@@ -432,8 +378,8 @@ fn pods_that_rules_distinguish_are_not_grouped() {
 
 #[test]
 fn policies_on_a_pod_come_in_order_of_precedence() {
-    let early = |name, generation, rank| Policy {
-        api: generation,
+    let early = |name, api, rank| Policy {
+        api,
         rank,
         ..admin(name, 0).ingress(allow(all())).build()
     };
@@ -460,7 +406,7 @@ fn policies_on_a_pod_come_in_order_of_precedence() {
         PolicyRank::Ordered(Tier::Baseline, BASELINE_ADMIN_PRIORITY),
     );
     cluster.policies.push(banp);
-    let selecting = policies_on(&cluster, find(&cluster, "x/a"), Direction::Ingress);
+    let selecting = policies_on(&cluster, pod_id(&cluster, "x/a"), Direction::Ingress);
     let names: Vec<String> = selecting
         .iter()
         .map(|id| cluster.policy_name(*id))

@@ -8,36 +8,20 @@
 )]
 
 use std::collections::BTreeSet;
-use std::num::NonZeroU16;
 
 use super::diff::{self, ChangeKind, Limits, Version};
 use super::{Connectivity, Member, Selection};
-use crate::analysis::affect::tests::world::{
-    Draft, admin, all, allow, block, cluster, everything, is, labelled, netpol, node, pod, pods_of,
-    rule, tcp,
-};
 use crate::answer::PortSet;
 use crate::compile::compile;
 use crate::decide::{Flow, FlowEnd, Identity, Traffic};
+use crate::fixture::{
+    PolicyDraft, Random, admin, all, allow, block, cluster, everything, is, labelled, netpol, node,
+    pod, pods_of, port, rule, tcp,
+};
 use crate::model::{Cluster, NodeId, Peer, PodId, PodSet, Rule};
 use crate::net::Protocol;
 use crate::policy::{Action, Verdict};
 use crate::program::Program;
-
-/// Numbers that look random and are always the same.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005);
-        self.0 = self.0.wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % bound
-    }
-
-    fn of<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len())]
-    }
-}
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 const NAMESPACES: [&str; 3] = ["x", "y", "z"];
@@ -52,42 +36,42 @@ const BLOCKS: [&str; 6] = [
     "192.0.2.2/32",
 ];
 
-fn peers(numbers: &mut Numbers) -> Vec<Peer<'static>> {
-    match numbers.below(8) {
+fn peers(random: &mut Random) -> Vec<Peer<'static>> {
+    match random.below(8) {
         0 => all(),
-        1 => pods_of(numbers.of(&NAMESPACES)),
-        2 | 3 => block(numbers.of(&BLOCKS)),
-        _ => labelled("app", numbers.of(&NAMES)),
+        1 => pods_of(random.one(&NAMESPACES)),
+        2 | 3 => block(random.one(&BLOCKS)),
+        _ => labelled("app", random.one(&NAMES)),
     }
 }
 
-fn some_rule(numbers: &mut Numbers) -> Rule<'static> {
-    let peers = peers(numbers);
-    let port = tcp(numbers.of(&PORTS));
-    match numbers.below(3) {
+fn some_rule(random: &mut Random) -> Rule<'static> {
+    let peers = peers(random);
+    let port = tcp(random.one(&PORTS));
+    match random.below(3) {
         0 => allow(peers),
         _ => rule(Action::Accept, peers, Some(vec![port])),
     }
 }
 
 /// A policy of each name: two clusters then have the same policies with other rules.
-fn policies(numbers: &mut Numbers) -> Vec<Draft> {
+fn policies(random: &mut Random) -> Vec<PolicyDraft> {
     let names = ["p", "q", "r", "s", "t"];
-    let mut drafts: Vec<Draft> = Vec::new();
+    let mut drafts: Vec<PolicyDraft> = Vec::new();
     for name in names {
-        let namespace = numbers.of(&NAMESPACES);
-        let pods = match numbers.below(3) {
+        let namespace = random.one(&NAMESPACES);
+        let pods = match random.below(3) {
             0 => everything(),
-            _ => is("app", numbers.of(&NAMES)),
+            _ => is("app", random.one(&NAMES)),
         };
         let mut draft = netpol(namespace, name);
         if let Some(Peer::Pods(own)) = pods_of(namespace).pop() {
             let pods = Some(pods);
             draft = draft.subject(PodSet { pods, ..own });
         }
-        for _ in 0..numbers.below(5) {
-            let rule = some_rule(numbers);
-            draft = if numbers.below(3) == 0 {
+        for _ in 0..random.below(5) {
+            let rule = some_rule(random);
+            draft = if random.below(3) == 0 {
                 draft.egress(rule)
             } else {
                 draft.ingress(rule)
@@ -97,11 +81,11 @@ fn policies(numbers: &mut Numbers) -> Vec<Draft> {
     }
     for (name, priority) in [("one", 1), ("two", 2)] {
         let mut draft = admin(name, priority);
-        for _ in 0..numbers.below(4) {
-            let action = numbers.of(&[Action::Accept, Action::Deny, Action::Pass]);
-            let ports = vec![tcp(numbers.of(&PORTS))];
-            let rule = rule(action, peers(numbers), Some(ports));
-            draft = if numbers.below(2) == 0 {
+        for _ in 0..random.below(4) {
+            let action = random.one(&[Action::Accept, Action::Deny, Action::Pass]);
+            let ports = vec![tcp(random.one(&PORTS))];
+            let rule = rule(action, peers(random), Some(ports));
+            draft = if random.below(2) == 0 {
                 draft.ingress(rule)
             } else {
                 draft.egress(rule)
@@ -113,7 +97,7 @@ fn policies(numbers: &mut Numbers) -> Vec<Draft> {
 }
 
 /// Eighteen pods on two nodes, and some policies.
-fn some_cluster(numbers: &mut Numbers) -> Cluster<'static> {
+fn some_cluster(random: &mut Random) -> Cluster<'static> {
     let mut pods = Vec::new();
     for namespace in NAMESPACES {
         for name in NAMES {
@@ -122,7 +106,7 @@ fn some_cluster(numbers: &mut Numbers) -> Cluster<'static> {
             pods.push(pod);
         }
     }
-    let policies = policies(numbers);
+    let policies = policies(random);
     Cluster {
         nodes: vec![node("n1", "192.0.2.1"), node("n2", "192.0.2.2")],
         ..cluster(pods, policies)
@@ -149,7 +133,7 @@ fn by_flow(cluster: &Cluster<'_>, program: &Program) -> Allowed {
     for (from, identity, address, runs_on) in sources.chain(nodes) {
         for (id, pod) in &pods {
             let to = Member::Pod(*id);
-            for port in PORTS.into_iter().filter(|_| from != to) {
+            for number in PORTS.into_iter().filter(|_| from != to) {
                 let flow = Flow {
                     source: FlowEnd {
                         identity,
@@ -159,12 +143,12 @@ fn by_flow(cluster: &Cluster<'_>, program: &Program) -> Allowed {
                         identity: Identity::Pod(*id),
                         address: program.address_atom(pod.addresses[0]),
                     },
-                    traffic: Traffic::Port(Protocol::Tcp, NonZeroU16::new(port).unwrap()),
+                    traffic: Traffic::Port(Protocol::Tcp, port(number)),
                     via_service: false,
                     node_local: runs_on.is_some() && runs_on == pod.node,
                 };
                 if program.decide(&flow).verdict() == Verdict::Allow {
-                    allowed.insert((from, to, port));
+                    allowed.insert((from, to, number));
                 }
             }
         }
@@ -176,9 +160,9 @@ fn add(into: &mut Allowed, from: &[Member], to: &[Member], ports: &PortSet) {
     let is_source = |it: &&Member| matches!(it, Member::Pod(_) | Member::Node(_));
     for from in from.iter().filter(is_source) {
         for to in to.iter().filter(|it| matches!(it, Member::Pod(_))) {
-            for port in PORTS.into_iter().filter(|_| from != to) {
-                if ports.contains(Protocol::Tcp, NonZeroU16::new(port).unwrap()) {
-                    into.insert((*from, *to, port));
+            for number in PORTS.into_iter().filter(|_| from != to) {
+                if ports.contains(Protocol::Tcp, port(number)) {
+                    into.insert((*from, *to, number));
                 }
             }
         }
@@ -208,7 +192,7 @@ fn folded(cluster: &Cluster<'_>, program: &Program) -> Allowed {
 #[test]
 fn blocks_equal_single_flows() {
     for seed in 0..150 {
-        let cluster = some_cluster(&mut Numbers(seed));
+        let cluster = some_cluster(&mut Random(seed));
         let program = compile(&cluster);
         assert_eq!(
             folded(&cluster, &program),
@@ -222,8 +206,8 @@ fn blocks_equal_single_flows() {
 fn a_difference_equals_single_flows_before_and_after() {
     let mut n_changed = 0;
     for seed in 0..150 {
-        let mut numbers = Numbers(1000 + seed);
-        let clusters = [some_cluster(&mut numbers), some_cluster(&mut numbers)];
+        let mut random = Random(1000 + seed);
+        let clusters = [some_cluster(&mut random), some_cluster(&mut random)];
         let programs = clusters.each_ref().map(|it| compile(it));
         let [old, new] = [0, 1].map(|side| Version {
             cluster: &clusters[side],

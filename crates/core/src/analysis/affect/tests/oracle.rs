@@ -3,40 +3,19 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::num::NonZeroU16;
 
 use super::super::*;
-use super::world::{
-    Draft, admin, any_namespace, baseline, block, cluster, is, named, netpol, node, pod, policy,
-    rule, tcp, template,
-};
 use crate::compile::compile;
 use crate::decide::Traffic;
-use crate::labels::Selector;
-use crate::model::{
-    Backend, ContainerPort, Effect, NamespaceId, NodeId, Peer, Pod, PodSet, PortMatch, Service,
-    ServicePort,
+use crate::fixture::{
+    PolicyDraft, Random, admin, any_namespace, baseline, block, cluster, declared, is, named,
+    netpol, node, pod, policy, port, ports, rule, service, tcp, template,
 };
-use crate::net::{CidrText, PortRange};
+use crate::labels::Selector;
+use crate::model::{Effect, NamespaceId, NodeId, Peer, Pod, PodSet, PortMatch};
+use crate::net::CidrText;
 use crate::policy::Action;
 use crate::program::Owner;
-
-/// A small generator of random numbers. Each cluster has its own seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-
-    fn one<T: Clone>(&mut self, of: &[T]) -> T {
-        let n = u64::try_from(of.len()).unwrap();
-        of[usize::try_from(self.below(n)).unwrap()].clone()
-    }
-}
 
 const BLOCKS: [&str; 6] = [
     "0.0.0.0/0",
@@ -69,16 +48,16 @@ const ADDRESSES: [&str; 14] = [
 fn traffics() -> Vec<Traffic> {
     let mut traffics = vec![Traffic::Portless];
     for protocol in Protocol::ALL {
-        for port in [1, 52, 53, 54, 79, 80, 81, 443, 444, 8079, 8080, 8081] {
-            traffics.push(Traffic::Port(protocol, NonZeroU16::new(port).unwrap()));
+        for number in [1, 52, 53, 54, 79, 80, 81, 443, 444, 8079, 8080, 8081] {
+            traffics.push(Traffic::Port(protocol, port(number)));
         }
     }
     traffics
 }
 
-fn peer(dice: &mut Dice) -> Vec<Peer<'static>> {
+fn peer(random: &mut Random) -> Vec<Peer<'static>> {
     let pods = |namespaces, pods| vec![Peer::Pods(PodSet { namespaces, pods })];
-    match dice.below(11) {
+    match random.below(11) {
         0 => vec![Peer::All],
         1 => pods(any_namespace(), None),
         2 => pods(any_namespace(), Some(is("app", "a"))),
@@ -88,7 +67,7 @@ fn peer(dice: &mut Dice) -> Vec<Peer<'static>> {
         6 => pods(NamespaceSet::SameLabels(vec!["team"]), None),
         7 => pods(NamespaceSet::NotSameLabels(vec!["team"]), None),
         8 => vec![Peer::Nodes(is("name", "n1"))],
-        9 => block(dice.one(&BLOCKS)),
+        9 => block(random.one(&BLOCKS)),
         _ => vec![Peer::Block {
             cidr: CidrText::parse("0.0.0.0/0").unwrap().cidr,
             except: vec![CidrText::parse("10.1.0.0/24").unwrap().cidr],
@@ -96,17 +75,12 @@ fn peer(dice: &mut Dice) -> Vec<Peer<'static>> {
     }
 }
 
-fn ports(dice: &mut Dice) -> Option<Vec<PortMatch<'static>>> {
-    let port = |it| NonZeroU16::new(it).unwrap();
-    let range = PortRange::new(port(80), port(443)).unwrap();
-    match dice.below(8) {
+fn some_ports(random: &mut Random) -> Option<Vec<PortMatch<'static>>> {
+    match random.below(8) {
         0..=2 => None,
         3 => Some(vec![tcp(80)]),
-        4 => Some(vec![PortMatch::Numbers(Protocol::Tcp, range)]),
-        5 => Some(vec![PortMatch::Numbers(
-            Protocol::Udp,
-            PortRange::single(port(53)),
-        )]),
+        4 => Some(vec![ports(Protocol::Tcp, 80, 443)]),
+        5 => Some(vec![ports(Protocol::Udp, 53, 53)]),
         6 => Some(vec![named("http")]),
         _ => Some(vec![
             PortMatch::Named(Some(Protocol::Tcp), "web"),
@@ -115,84 +89,79 @@ fn ports(dice: &mut Dice) -> Option<Vec<PortMatch<'static>>> {
     }
 }
 
-fn fill(dice: &mut Dice, mut draft: Draft, actions: &[Action]) -> Draft {
-    for _ in 0..=dice.below(2) {
-        let rule = rule(dice.one(actions), peer(dice), ports(dice));
-        draft = if dice.below(2) == 0 {
+fn fill(random: &mut Random, mut draft: PolicyDraft, actions: &[Action]) -> PolicyDraft {
+    for _ in 0..=random.below(2) {
+        let rule = rule(random.one(actions), peer(random), some_ports(random));
+        draft = if random.below(2) == 0 {
             draft.ingress(rule)
         } else {
             draft.egress(rule)
         };
     }
-    match dice.below(3) {
+    match random.below(3) {
         0 => draft.subject(PodSet {
             namespaces: any_namespace(),
-            pods: Some(is("app", dice.one(&["a", "b"]))),
+            pods: Some(is("app", random.one(&["a", "b"]))),
         }),
         _ => draft,
     }
 }
 
-fn random_policies(dice: &mut Dice) -> Vec<Draft> {
+fn random_policies(random: &mut Random) -> Vec<PolicyDraft> {
     const ANY: [Action; 3] = [Action::Accept, Action::Deny, Action::Pass];
     const TWO: [Action; 2] = [Action::Accept, Action::Deny];
     let mut policies = Vec::new();
     for name in ["p", "q", "r"] {
-        if dice.below(3) > 0 {
-            let priority = dice.one(&[1, 2, 2, 3]);
-            policies.push(fill(dice, admin(name, priority), &ANY));
+        if random.below(3) > 0 {
+            let priority = random.one(&[1, 2, 2, 3]);
+            policies.push(fill(random, admin(name, priority), &ANY));
         }
     }
     for name in ["s", "t"] {
-        if dice.below(2) == 0 {
-            let priority = dice.one(&[1, 2]);
-            policies.push(fill(dice, baseline(name, priority), &ANY));
+        if random.below(2) == 0 {
+            let priority = random.one(&[1, 2]);
+            policies.push(fill(random, baseline(name, priority), &ANY));
         }
     }
     for (namespace, name) in [("x", "n"), ("x", "o"), ("y", "n")] {
-        match dice.below(4) {
+        match random.below(4) {
             0 => policies.push(netpol(namespace, name).ingress_isolates()),
             1 => policies.push(netpol(namespace, name).egress_isolates()),
             2 => {
-                let rule = rule(Action::Accept, peer(dice), ports(dice));
+                let rule = rule(Action::Accept, peer(random), some_ports(random));
                 policies.push(netpol(namespace, name).ingress(rule).egress_isolates());
             }
             _ => {}
         }
     }
     for name in ["e", "f"] {
-        if dice.below(4) == 0 {
+        if random.below(4) == 0 {
             let early = policy(PolicyApi::EarlyCluster, name, PolicyRank::EarlyAdmin);
-            policies.push(fill(dice, early, &TWO));
+            policies.push(fill(random, early, &TWO));
         }
-        if dice.below(4) == 0 {
+        if random.below(4) == 0 {
             let default = policy(PolicyApi::Default, name, PolicyRank::DefaultGroup);
-            policies.push(fill(dice, default, &[Action::Accept]));
+            policies.push(fill(random, default, &[Action::Accept]));
         }
     }
-    if dice.below(3) == 0 {
-        let place = PolicyRank::Ordered(Tier::Baseline, BASELINE_ADMIN_PRIORITY);
-        let banp = policy(PolicyApi::BaselineAdmin, "default", place);
-        policies.push(fill(dice, banp, &TWO));
+    if random.below(3) == 0 {
+        let rank = PolicyRank::Ordered(Tier::Baseline, BASELINE_ADMIN_PRIORITY);
+        let banp = policy(PolicyApi::BaselineAdmin, "default", rank);
+        policies.push(fill(random, banp, &TWO));
     }
     policies
 }
 
-fn random_cluster(dice: &mut Dice) -> Cluster<'static> {
+fn random_cluster(random: &mut Random) -> Cluster<'static> {
     let mut pods = vec![pod("x", "a"), pod("x", "b"), pod("y", "a"), pod("z", "b")];
-    let port = |name, port, protocol| ContainerPort {
-        name: Some(name),
-        port: NonZeroU16::new(port).unwrap(),
-        protocol,
-    };
-    pods[0].ports = [port("http", 8080, Protocol::Tcp)].into();
+    pods[0].ports = [declared("http", 8080, Protocol::Tcp)].into();
     pods[1].ports = [
-        port("web", 80, Protocol::Tcp),
-        port("http", 53, Protocol::Udp),
+        declared("web", 80, Protocol::Tcp),
+        declared("http", 53, Protocol::Udp),
     ]
     .into();
     pods[2].node = Some("n1");
-    if dice.below(2) == 0 {
+    if random.below(2) == 0 {
         pods[0].addresses.push("fd00::1".parse().unwrap());
         pods[3].addresses = vec!["fd00:0:0:1::1".parse().unwrap()];
     }
@@ -201,35 +170,16 @@ fn random_cluster(dice: &mut Dice) -> Cluster<'static> {
     host.addresses = vec!["192.0.2.1".parse().unwrap()];
     host.node = Some("n1");
     pods.push(host);
-    if dice.below(2) == 0 {
+    if random.below(2) == 0 {
         pods.push(template("y", "t"));
     }
-    let mut cluster = cluster(pods, random_policies(dice));
+    let mut cluster = cluster(pods, random_policies(random));
     cluster.nodes = vec![node("n1", "192.0.2.1")];
-    if dice.below(2) == 0 {
+    if random.below(2) == 0 {
         cluster.nodes.push(node("n2", "11.0.0.1"));
     }
-    if dice.below(2) == 0 {
-        let backend = Backend {
-            target: BackendTarget::Pod(PodId(2)),
-            port: NonZeroU16::new(80).unwrap(),
-        };
-        cluster.services = vec![Service {
-            namespace: NamespaceId(1),
-            name: "s",
-            cluster_addresses: Vec::new(),
-            external_addresses: Vec::new(),
-            is_external_name: false,
-            is_headless: false,
-            external_traffic_local: false,
-            ports: vec![ServicePort {
-                name: None,
-                port: NonZeroU16::new(80).unwrap(),
-                node_port: None,
-                protocol: Protocol::Tcp,
-                backends: vec![backend],
-            }],
-        }];
+    if random.below(2) == 0 {
+        cluster.services = vec![service("y", "s", (PodId(2), 80))];
     }
     cluster
 }
@@ -399,9 +349,9 @@ impl Seen<'_> {
 
     /// Evaluates the flow with some of the policies (section 1.1).
     fn evaluate(&self, policies: &[PolicyId]) -> Judgement {
-        let place = |id: &PolicyId| self.cluster.policies[id.0 as usize].rank;
+        let rank = |id: &PolicyId| self.cluster.policies[id.0 as usize].rank;
         let of = |is_of_tier: fn(PolicyRank) -> bool| {
-            let these = policies.iter().filter(move |id| is_of_tier(place(id)));
+            let these = policies.iter().filter(move |id| is_of_tier(rank(id)));
             these.copied().collect::<Vec<PolicyId>>()
         };
         let mut admin = None;
@@ -459,8 +409,8 @@ impl Seen<'_> {
     /// Returns the effects: an override for each policy whose own verdict differs from that of all
     /// policies, with the parts that decide; deferrals; and the parts that decide the flow.
     fn facts(&self, policies: &[PolicyId]) -> BTreeSet<Fact> {
-        let place = |id: PolicyId| self.cluster.policies[id.0 as usize].rank;
-        let tier = |id: PolicyId| match place(id) {
+        let rank = |id: PolicyId| self.cluster.policies[id.0 as usize].rank;
+        let tier = |id: PolicyId| match rank(id) {
             PolicyRank::EarlyAdmin | PolicyRank::Ordered(Tier::Admin, _) => 0,
             PolicyRank::NetworkPolicy => 1,
             PolicyRank::Ordered(Tier::Baseline, _) | PolicyRank::DefaultGroup => 2,
@@ -471,9 +421,9 @@ impl Seen<'_> {
             let later = policies.iter().filter(|it| tier(**it) > tier(*id));
             let mut alone: Vec<PolicyId> = later.copied().collect();
             // The policies of a union give one verdict together.
-            match place(*id) {
+            match rank(*id) {
                 PolicyRank::NetworkPolicy | PolicyRank::DefaultGroup => {
-                    let same = policies.iter().filter(|it| place(**it) == place(*id));
+                    let same = policies.iter().filter(|it| rank(**it) == rank(*id));
                     alone.extend(same);
                 }
                 PolicyRank::EarlyAdmin | PolicyRank::Ordered(..) => alone.push(*id),
@@ -581,8 +531,8 @@ fn expected(cluster: &Cluster<'static>, program: &Program, id: PodId) -> BTreeSe
 fn every_flow_of_random_clusters_agrees() {
     let mut n_overrides = 0;
     for seed in 1..=100 {
-        let mut dice = Dice(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
-        let cluster = random_cluster(&mut dice);
+        let mut random = Random(seed);
+        let cluster = random_cluster(&mut random);
         let program = compile(&cluster);
         let finder = OverrideFinder::new(&cluster, &program);
         let mut of_all = BTreeSet::new();

@@ -8,23 +8,15 @@
 
 use super::*;
 use crate::analysis::affect::Decider;
-use crate::analysis::affect::tests::world::{
-    admin, all, allow, any_namespace, baseline, block, cluster, deny, everything, is, labelled,
-    netpol, node, pass, pod, pods_of, policy, rule, tcp, template,
-};
 use crate::analysis::lint::{Code, FindingDetail, FindingTarget};
 use crate::compile::compile;
+use crate::fixture::{
+    admin, all, allow, any_namespace, baseline, block, cluster, decider, default_policy, deny,
+    early, everything, is, labelled, netpol, node, pass, pod, pods_of, rule, tcp, template,
+};
 use crate::labels::{Operator, Requirement, Selector};
-use crate::model::{NamespaceSet, Peer, PodSet, PolicyRank, Rule};
-use crate::policy::{Action, PolicyApi};
-
-fn part(cluster: &Cluster<'_>, part: Decider) -> String {
-    let policy = cluster.policy_name(part.policy());
-    match part {
-        Decider::Rule(place) => format!("{policy}#{}[{}]", place.direction, place.index),
-        Decider::Isolation(_, direction) => format!("{policy} ({direction})"),
-    }
-}
+use crate::model::{NamespaceSet, Peer, Pod, PodSet, Rule};
+use crate::policy::Action;
 
 /// Formats findings as `SHADOWED cnp/p#ingress[1] by cnp/p#ingress[0]`, with `always` if set.
 fn report(cluster: &Cluster<'_>) -> Vec<String> {
@@ -36,16 +28,16 @@ fn report(cluster: &Cluster<'_>) -> Vec<String> {
         words += &match it.at {
             FindingTarget::Policy(id) => cluster.policy_name(id),
             FindingTarget::Subject(id) => format!("{} subject", cluster.policy_name(id)),
-            FindingTarget::Rule(place) => part(cluster, Decider::Rule(place)),
+            FindingTarget::Rule(place) => decider(cluster, Decider::Rule(place)),
             FindingTarget::Peer(place, at) => {
-                format!("{} peer {at}", part(cluster, Decider::Rule(place)))
+                format!("{} peer {at}", decider(cluster, Decider::Rule(place)))
             }
             FindingTarget::Port(..)
             | FindingTarget::Namespace(_)
             | FindingTarget::Pod(_)
             | FindingTarget::Service(_) => String::new(),
         };
-        let by: Vec<String> = it.by.iter().map(|it| part(cluster, *it)).collect();
+        let by: Vec<String> = it.by.iter().map(|it| decider(cluster, *it)).collect();
         if !by.is_empty() {
             words += &format!(" by {}", by.join(", "));
         }
@@ -67,7 +59,7 @@ fn report(cluster: &Cluster<'_>) -> Vec<String> {
 const NOTHING: [&str; 0] = [];
 
 /// Two pods in `x` and two in `y`, so every pod has a peer in each.
-fn pods() -> Vec<crate::model::Pod<'static>> {
+fn pods() -> Vec<Pod<'static>> {
     vec![pod("x", "a"), pod("x", "b"), pod("y", "a"), pod("y", "c")]
 }
 
@@ -585,13 +577,11 @@ fn a_tied_pass_conflicts_only_where_the_later_tiers_disagree() {
 
 #[test]
 fn default_policies_are_a_union_and_early_denies_take_precedence() {
-    let default = |name| policy(PolicyApi::Default, name, PolicyRank::DefaultGroup);
-    let early = |name| policy(PolicyApi::EarlyCluster, name, PolicyRank::EarlyAdmin);
     let union = cluster(
         pods(),
         vec![
-            default("d").ingress(allow(pods_of("y"))),
-            default("e").ingress(allow(pods_of("y"))),
+            default_policy("d").ingress(allow(pods_of("y"))),
+            default_policy("e").ingress(allow(pods_of("y"))),
         ],
     );
     assert_eq!(report(&union), NOTHING);
