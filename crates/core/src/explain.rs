@@ -1,8 +1,9 @@
 //! Explains a verdict: the rules that a flow was evaluated against, from the evaluation itself.
 
 use crate::decide::{Cause, Flow, FlowView};
+use crate::id_set::ones;
 use crate::policy::{Direction, Tier};
-use crate::program::{Program, RuleId, RulePlace, direction_index, table_index};
+use crate::program::{NONE, Program, RuleId, RulePlace, direction_index, table_index};
 
 /// A rule that a flow was evaluated against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +124,7 @@ impl Program {
         false
     }
 
-    /// Returns the rules of an ordered tier whose policies select the subject, in order.
+    /// Returns the rules of an ordered tier that apply to the subject, in order.
     pub(crate) fn subject_rules(&self, tier: Tier, view: &FlowView<'_>) -> Vec<RuleId> {
         let table = self.table(tier, view.direction);
         let row = view
@@ -131,12 +132,17 @@ impl Program {
             .subject_rows
             .get(table_index(tier, view.direction));
         let row = table.subjects.row(row.copied().unwrap_or(0));
-        let rules = table.rules.iter().enumerate();
-        let selected = rules.filter(|(bit, _)| {
-            row.get(bit / 64)
-                .is_some_and(|word| word >> (bit % 64) & 1 == 1)
-        });
-        selected.map(|(_, rule)| *rule).collect()
+        // Rules behind the default policies do not apply to pods that these isolate (D62). Only an
+        // invalid priority puts a rule there (D116).
+        let isolation = view.subject.default_isolations;
+        let isolation = isolation.get(direction_index(view.direction));
+        let end = match tier {
+            Tier::Baseline if isolation.is_some_and(|it| *it != NONE) => table.group_end,
+            Tier::Admin | Tier::Baseline => NONE,
+        };
+        let bits = ones(row).take_while(|bit| *bit < end);
+        bits.filter_map(|bit| table.rules.get(bit as usize).copied())
+            .collect()
     }
 
     pub(crate) fn outcome(&self, rule: RuleId, view: &FlowView<'_>) -> StepOutcome {
@@ -154,5 +160,31 @@ impl Program {
 
     fn step(&self, rule: RuleId, outcome: StepOutcome) -> Option<Step> {
         self.place(rule).map(|rule| Step { rule, outcome })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::compile;
+    use crate::fixture::{all, allow, baseline, cluster, default_policy, flow, pod};
+
+    #[test]
+    fn rules_behind_the_isolation_of_default_policies_are_not_in_the_trail() {
+        // The priority is out of range and keeps its place in integer order (D116): behind the
+        // default policies, whose effective priority is 1002 (1.2).
+        let cluster = cluster(
+            vec![pod("x", "a"), pod("y", "b")],
+            vec![
+                default_policy("d").ingress_isolates(),
+                baseline("late", 2000).ingress(allow(all())),
+            ],
+        );
+        let program = compile(&cluster);
+        let flow = flow(&cluster, &program, ["y/b", "x/a"], 80);
+        let cause = program.decide(&flow).ingress;
+        assert!(matches!(cause, Cause::DefaultIsolation(_)), "{cause:?}");
+        let trail = program.full_trail(&flow, Direction::Ingress, cause);
+        assert_eq!(trail, []);
     }
 }

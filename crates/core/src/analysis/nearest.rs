@@ -313,3 +313,99 @@ fn port_wants<'a>(
     };
     (!ports.iter().any(matches)).then(|| Condition::Port(ports.clone()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::affect::Decider;
+    use crate::compile::compile;
+    use crate::fixture::{
+        PolicyDraft, admin, all, allow, baseline, cluster, decider, default_policy, deny, flow,
+        labelled, netpol, pass, pod, pods_of, rule, tcp,
+    };
+
+    /// Returns the rule nearest to allowing TCP port 80 from `y/b` to `x/a`, and its conditions.
+    fn near_miss(policies: Vec<PolicyDraft>) -> Option<(String, String)> {
+        let cluster = cluster(vec![pod("x", "a"), pod("y", "b")], policies);
+        let program = compile(&cluster);
+        let flow = flow(&cluster, &program, ["y/b", "x/a"], 80);
+        let cause = program.decide(&flow).ingress;
+        let address = cluster.pods[1].addresses.first().copied();
+        let found = nearest(
+            &cluster,
+            &program,
+            &flow,
+            Direction::Ingress,
+            cause,
+            address,
+        )?;
+        let rule = decider(&cluster, Decider::Rule(found.rule));
+        let conditions = found.conditions.iter().map(|it| {
+            let Condition::PodLabel(requirement, value) = it else {
+                return format!("{it:?}");
+            };
+            let value = value.unwrap_or("absent");
+            format!(
+                "{} is {value}, not {:?}",
+                requirement.key, requirement.values
+            )
+        });
+        Some((rule, conditions.collect::<Vec<_>>().join(", ")))
+    }
+
+    fn miss(rule: &str, conditions: &str) -> Option<(String, String)> {
+        Some((rule.to_owned(), conditions.to_owned()))
+    }
+
+    #[test]
+    fn the_rule_with_the_easiest_conditions_is_nearest() {
+        let policies = || {
+            netpol("x", "np")
+                .ingress(allow(pods_of("x")))
+                .ingress(allow(labelled("app", "c")))
+        };
+        assert_eq!(
+            near_miss(vec![policies()]),
+            miss("netpol/x/np#ingress[1]", "app is b, not [\"c\"]")
+        );
+        let with_port = policies().ingress(rule(Action::Accept, all(), Some(vec![tcp(81)])));
+        // A port is as easy to change as a label: the first in order of evaluation stays.
+        assert_eq!(
+            near_miss(vec![with_port]),
+            miss("netpol/x/np#ingress[1]", "app is b, not [\"c\"]")
+        );
+    }
+
+    #[test]
+    fn rules_behind_the_denial_are_not_near_misses() {
+        let after = vec![
+            admin("p", 1)
+                .ingress(deny(all()))
+                .ingress(allow(labelled("app", "c"))),
+        ];
+        assert_eq!(near_miss(after), None);
+        // A Pass before the denial would have left the flow to later tiers, which allow it.
+        let before = vec![
+            admin("p", 1)
+                .ingress(pass(labelled("app", "c")))
+                .ingress(deny(all())),
+        ];
+        assert_eq!(
+            near_miss(before),
+            miss("cnp/p#ingress[0]", "app is b, not [\"c\"]")
+        );
+    }
+
+    #[test]
+    fn rules_behind_the_isolation_of_default_policies_are_not_near_misses() {
+        let isolated = || default_policy("d").ingress_isolates();
+        let near = |priority| baseline("b", priority).ingress(allow(labelled("app", "c")));
+        assert_eq!(
+            near_miss(vec![isolated(), near(1000)]),
+            miss("cnp/b#ingress[0]", "app is b, not [\"c\"]")
+        );
+        // Default policies have the effective priority 1002 (1.2), and a priority out of range
+        // keeps its place in integer order (D116). A pod that they isolate gets no further (D62).
+        assert_eq!(near_miss(vec![isolated(), near(2000)]), None);
+    }
+}
