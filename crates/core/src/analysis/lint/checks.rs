@@ -12,6 +12,8 @@ mod lockout_flows;
 mod names;
 mod shape;
 mod targets;
+#[cfg(test)]
+mod tests;
 mod typos;
 
 use self::context::CheckContext;
