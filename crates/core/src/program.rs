@@ -541,6 +541,22 @@ impl Program {
             .get(*self.pod_classes.get(pod.0 as usize)? as usize)
     }
 
+    /// Returns the rules of a direction whose policies select a class.
+    pub(crate) fn rules_selecting(&self, class: &Class, direction: Direction) -> Vec<RuleId> {
+        let mut rules = Vec::new();
+        for tier in [Tier::Admin, Tier::Baseline] {
+            let table = self.table(tier, direction);
+            let row = class.subject_rows.get(table_index(tier, direction));
+            let bits = ones(table.subjects.row(row.copied().unwrap_or(0)));
+            rules.extend(bits.filter_map(|bit| table.rules.get(bit as usize)));
+        }
+        let index = direction_index(direction);
+        let union = class.unions.get(index).copied();
+        let union = union.and_then(|id| self.unions.get(index)?.get(id as usize));
+        rules.extend(union.into_iter().flat_map(|it| &it.rules));
+        rules
+    }
+
     /// Returns the narrow pod sets of a class, ascending.
     pub(crate) fn narrow_sets(&self, class: &Class) -> &[u32] {
         // No end is stored: the sets of the next class start there, and the class stays in one

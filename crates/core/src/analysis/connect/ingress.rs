@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
-
 use super::allowed::AllowedSources;
 use super::bits::{self, KeySet, and, or};
 use super::columns::{Columns, MapColumns};
 use super::fold::Folded;
-use super::keys::{Key, distinguishing_blocks};
+use super::keys::{Key, representatives};
 use super::memo::Memo;
 use super::peers::{Sources, class};
 use super::per_port::PerPort;
@@ -164,20 +162,10 @@ impl<'f> Ingress<'f> {
         if self.sources.unknown.is_empty() {
             return vec![None];
         }
-        // A source's address decides only which blocks of these rules it is in. All atoms in the
-        // same blocks give the same result, so one atom stands for them. Blocks of other rules
-        // would add folds and no results.
-        let mut rules: Vec<RuleId> = Vec::new();
-        for tier in [Tier::Admin, Tier::Baseline] {
-            let table = self.program.table(tier, Direction::Ingress);
-            let of_tier = rules_of(table, subject_row(class, tier));
-            rules.extend(of_tier.map(|(_, id)| id));
-        }
-        rules.extend(self.union_rules(class).into_iter().flatten());
-        let covered = distinguishing_blocks(self.program, rules.iter());
-        let mut seen = FxHashSet::default();
-        let is_new = |atom: &&AddressAtom| seen.insert(covered.get(atom.0 as usize));
-        possible.iter().filter(is_new).copied().map(Some).collect()
+        // Blocks of rules that do not select the destination would add folds and no results.
+        let rules = self.program.rules_selecting(class, Direction::Ingress);
+        let atoms = representatives(self.program, &rules, possible);
+        atoms.into_iter().map(Some).collect()
     }
 
     fn union_rules(&self, class: &Class) -> Option<&'f [RuleId]> {

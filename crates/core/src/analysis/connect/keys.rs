@@ -1,6 +1,6 @@
 //! Keys: members that no policy distinguishes in one role, as sources or as destinations.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::members::MemberView;
 use super::runs;
@@ -62,6 +62,20 @@ pub(crate) fn distinguishing_blocks<'r>(
     let rules = rules.filter_map(|id| program.rules.get(id.0 as usize));
     let runs = rules.map(|rule| rule.blocks.of(&program.lists.blocks));
     runs::numbers(runs, program.addresses.len())
+}
+
+/// Returns one of the `possible` atoms for each set of blocks of these rules that an atom is in.
+pub(crate) fn representatives(
+    program: &Program,
+    rules: &[RuleId],
+    possible: &[AddressAtom],
+) -> Vec<AddressAtom> {
+    // An address decides only which blocks of these rules it is in. All atoms in the same blocks
+    // give the same result, so one atom stands for them.
+    let covered = distinguishing_blocks(program, rules.iter());
+    let mut known = FxHashSet::default();
+    let is_new = |atom: &&AddressAtom| known.insert(covered.get(atom.0 as usize));
+    possible.iter().filter(is_new).copied().collect()
 }
 
 /// Classes of address atoms that no rule distinguishes, for each role.

@@ -1,11 +1,16 @@
 //! Evaluates the flows of lockout checks: one pod stands for all that no rule distinguishes.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use rustc_hash::FxHashMap;
 
 use super::FindingTarget;
 use super::context::CheckContext;
 use super::targets::Target;
 use crate::analysis::affect::{Decider, Witness};
+use crate::analysis::connect::keys::representatives;
+use crate::analysis::connect::members::family_index;
 use crate::answer::Transport;
 use crate::decide::{Cause, Flow, FlowEnd, Identity, Traffic};
 use crate::flow_end::{self, EndCandidate};
@@ -52,12 +57,17 @@ impl CertainFlow {
     }
 }
 
+/// Atoms of each family.
+type AtomsByFamily = [Vec<AddressAtom>; 2];
+
 pub(super) struct LockoutEvaluator<'g, 'c> {
     pub(super) context: &'g CheckContext<'c>,
     /// For each table and row of subjects, whether a rule of the row denies.
     denying: [Vec<bool>; 4],
-    /// The first and the last atom that an unknown address can be in, for each family.
-    possible: [[Option<AddressAtom>; 2]; 2],
+    /// The atoms that an unknown address can be in, for each family.
+    possible: AtomsByFamily,
+    /// One of these for each set of blocks that the rules on a class distinguish.
+    assumed: RefCell<FxHashMap<(u32, Direction), Rc<AtomsByFamily>>>,
 }
 
 impl<'g, 'c> LockoutEvaluator<'g, 'c> {
@@ -78,10 +88,8 @@ impl<'g, 'c> LockoutEvaluator<'g, 'c> {
         LockoutEvaluator {
             context,
             denying,
-            possible: Family::BOTH.map(|family| {
-                let all = context.program.addresses.possible(family);
-                [all.first().copied(), all.last().copied()]
-            }),
+            possible: Family::BOTH.map(|family| context.program.addresses.possible(family)),
+            assumed: RefCell::default(),
         }
     }
 
@@ -177,74 +185,102 @@ impl<'g, 'c> LockoutEvaluator<'g, 'c> {
         source: &EndCandidate<'c>,
         target: &Target<'c>,
     ) -> impl Iterator<Item = CertainFlow> + use<'c> {
-        let traffic = Traffic::Port(target.protocol, target.port);
         let destination = &target.end;
         let in_family = |family: Family| {
-            let from = self.atoms(source, family);
-            let to = self.atoms(destination, family);
-            let mut certain: Option<CertainFlow> = None;
-            // An unknown address is tried as the first and as the last possible atom. A cause on
-            // which these disagree depends on the address and is dropped. Atoms in between are not
-            // tried: a rule with a block there may change the cause for some addresses.
-            let pairs = from
-                .iter()
-                .flatten()
-                .flat_map(|from| to.iter().flatten().map(move |to| (from, to)));
-            for (source_atom, atom) in pairs {
-                let flow = Flow {
-                    source: FlowEnd {
-                        identity: source.identity,
-                        address: *source_atom,
-                    },
-                    destination: FlowEnd {
-                        identity: destination.identity,
-                        address: *atom,
-                    },
-                    traffic,
-                    via_service: false,
-                    node_local: false,
-                };
-                let decision = self.context.program.decide(&flow);
-                match &mut certain {
-                    Some(known) => {
-                        known.egress = known.egress.filter(|it| *it == decision.egress);
-                        known.ingress = known.ingress.filter(|it| *it == decision.ingress);
-                    }
-                    None => {
-                        let is_known = source.addresses.of(family).is_some()
-                            && destination.addresses.of(family).is_some();
-                        certain = Some(CertainFlow {
-                            witness: Witness {
-                                source: source.name,
-                                destination: destination.name,
-                                transport: Transport::Port(target.protocol, target.port),
-                                family: is_known.then_some(family),
-                                via: None,
-                                flow,
-                            },
-                            egress: Some(decision.egress),
-                            ingress: Some(decision.ingress),
-                        });
-                    }
-                }
-            }
-            certain
+            let flow = Flow {
+                source: FlowEnd {
+                    identity: source.identity,
+                    address: self.some_atom(source, family)?,
+                },
+                destination: FlowEnd {
+                    identity: destination.identity,
+                    address: self.some_atom(destination, family)?,
+                },
+                traffic: Traffic::Port(target.protocol, target.port),
+                via_service: false,
+                node_local: false,
+            };
+            let decision = self.context.program.decide(&flow);
+            let is_known =
+                source.addresses.of(family).is_some() && destination.addresses.of(family).is_some();
+            // Egress rules match the destination's address, ingress rules the source's.
+            let certain = |direction, peer: &EndCandidate<'_>| {
+                let cause = decision.cause(direction);
+                let is_certain = peer.addresses.of(family).is_some()
+                    || self.holds_for_every_peer_address(cause, &flow, direction, family);
+                is_certain.then_some(cause)
+            };
+            Some(CertainFlow {
+                witness: Witness {
+                    source: source.name,
+                    destination: destination.name,
+                    transport: Transport::Port(target.protocol, target.port),
+                    family: is_known.then_some(family),
+                    via: None,
+                    flow,
+                },
+                egress: certain(Direction::Egress, destination),
+                ingress: certain(Direction::Ingress, source),
+            })
         };
         Family::BOTH.map(in_family).into_iter().flatten()
     }
 
-    /// Returns the atom of an endpoint's address in a family; for an unknown address the first and
-    /// the last possible one.
-    fn atoms(&self, candidate: &EndCandidate<'_>, family: Family) -> [Option<AddressAtom>; 2] {
+    /// Returns an atom of an endpoint in a family: of its address, or of one that it can have.
+    fn some_atom(&self, candidate: &EndCandidate<'_>, family: Family) -> Option<AddressAtom> {
         if !candidate.addresses.may_have(family) {
-            return [None; 2];
+            return None;
         }
-        let [v4, v6] = self.possible;
-        match (candidate.addresses.of(family), family) {
-            (Some(address), _) => [Some(self.context.program.address_atom(address)), None],
-            (None, Family::V4) => v4,
-            (None, Family::V6) => v6,
+        match candidate.addresses.of(family) {
+            Some(address) => Some(self.context.program.address_atom(address)),
+            None => self.possible.get(family_index(family))?.first().copied(),
         }
+    }
+
+    /// Whether a direction has the same cause for every address that the peer of a flow can have.
+    fn holds_for_every_peer_address(
+        &self,
+        cause: Cause,
+        flow: &Flow,
+        direction: Direction,
+        family: Family,
+    ) -> bool {
+        let program = self.context.program;
+        let subject = match direction {
+            Direction::Ingress => flow.destination.identity,
+            Direction::Egress => flow.source.identity,
+        };
+        let class = match subject {
+            Identity::Pod(pod) => program.class(pod),
+            // Only pods have rules.
+            Identity::Node(_) | Identity::External => None,
+        };
+        let Some(class) = class else {
+            return true;
+        };
+        let assumed = self.assumed(class, direction);
+        let mut atoms = assumed.get(family_index(family)).into_iter().flatten();
+        atoms.all(|atom| {
+            let mut flow = *flow;
+            let peer = match direction {
+                Direction::Ingress => &mut flow.source,
+                Direction::Egress => &mut flow.destination,
+            };
+            peer.address = *atom;
+            program.direction(&flow, direction) == cause
+        })
+    }
+
+    /// Returns the atoms to try for an unknown peer of a class, for each family.
+    fn assumed(&self, class: &Class, direction: Direction) -> Rc<AtomsByFamily> {
+        let program = self.context.program;
+        let mut known = self.assumed.borrow_mut();
+        let atoms = known.entry((class.id, direction)).or_insert_with(|| {
+            let rules = program.rules_selecting(class, direction);
+            let of = |possible: &Vec<AddressAtom>| representatives(program, &rules, possible);
+            Rc::new(self.possible.each_ref().map(of))
+        });
+        Rc::clone(atoms)
     }
 
     /// Whether ingress to a target may be denied. Only pods have ingress rules.

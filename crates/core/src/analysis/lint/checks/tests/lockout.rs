@@ -166,6 +166,50 @@ fn the_backends_of_the_dns_service_have_its_ports() {
     assert_eq!(blocked(53), NOTHING);
 }
 
+/// Clients whose address is unknown, and a DNS that accepts clients at some addresses only.
+fn clients_of_unknown_address(rules: Vec<Rule<'static>>) -> Vec<String> {
+    let policy = baseline("p", 10).namespaces(is(METADATA_NAME, "kube-system"));
+    let policy = rules.into_iter().fold(policy, PolicyDraft::ingress);
+    let mut cluster = cluster_with(vec![policy]);
+    cluster.pods.retain(|pod| pod.namespace == SYSTEM);
+    cluster.pods[1].addresses.clear();
+    findings(Code::LockoutDns, &cluster)
+}
+
+#[test]
+fn a_client_of_unknown_address_is_blocked_only_if_every_address_is() {
+    assert_eq!(
+        clients_of_unknown_address(vec![deny(all())]),
+        ["cnp/p#ingress[0]: 1 of 1"]
+    );
+    // The address may be in the block (D83), which has neither the first nor the last address.
+    assert_eq!(
+        clients_of_unknown_address(vec![allow(block("10.0.0.0/8")), deny(block("0.0.0.0/0"))]),
+        NOTHING
+    );
+    // A block of addresses that no pod has makes no difference.
+    let multicast = allow(block("224.0.0.0/4"));
+    assert_eq!(
+        clients_of_unknown_address(vec![multicast, deny(all())]),
+        ["cnp/p#ingress[1]: 1 of 1"]
+    );
+}
+
+#[test]
+fn a_dns_of_unknown_address_is_blocked_only_if_every_address_is() {
+    let blocked = |rules| {
+        let mut cluster = cluster_with(vec![egress(rules)]);
+        let PodId(dns) = pod_id(&cluster, "kube-system/coredns");
+        cluster.pods[dns as usize].addresses.clear();
+        findings(Code::LockoutDns, &cluster)
+    };
+    assert_eq!(blocked(vec![deny(all())]), ["cnp/p#egress[0]: 3 of 3"]);
+    assert_eq!(
+        blocked(vec![allow(block("10.0.0.0/8")), deny(block("0.0.0.0/0"))]),
+        NOTHING
+    );
+}
+
 #[test]
 fn components_need_the_api_server() {
     let blocked = |rules| lockouts(Code::LockoutApiServer, vec![egress(rules)]);
