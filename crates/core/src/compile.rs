@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use rustc_hash::FxHashMap;
 
 use self::class_rows::ClassRows;
+use self::classes::SetMembers;
 pub(crate) use self::labels::count;
 use self::policy_index::{IndexInput, build_indexes};
 use self::rules::{CompiledRules, PortName, Vocabulary};
@@ -68,20 +69,7 @@ pub fn compile_policies(
         TableDraft::new(&input, Tier::Baseline, Direction::Egress),
     ];
     let mut rows = ClassRows::new(cluster, &compiled, &vocabulary.subjects, &members, tables);
-    let mut classes = Vec::with_capacity(keys.len());
-    for (id, (namespace, _, port_map)) in (0..).zip(keys) {
-        let isolated = rows.isolated(id);
-        classes.push(Class {
-            id,
-            subject_rows: rows.subject(id),
-            peer_rows: rows.peer(id),
-            unions: isolated.unions,
-            default_isolations: isolated.default_isolations,
-            namespace,
-            port_map,
-            sets: members.narrow_start(id),
-        });
-    }
+    let classes = classes(keys, &mut rows, &members);
     let relations = vocabulary.sets.relations(cluster);
     let ClassRows {
         tables,
@@ -96,7 +84,7 @@ pub fn compile_policies(
         set_relations: &set_relations,
     };
     // The classes created the unions above; only now is it known which of them are large.
-    let stages = build_indexes(&input, &mut unions);
+    let policy_indexes = build_indexes(&input, &mut unions);
     let CompiledRules {
         rules,
         lists,
@@ -114,7 +102,7 @@ pub fn compile_policies(
         pod_classes: of_pods,
         tables: tables.map(TableDraft::finish),
         unions,
-        policy_indexes: stages,
+        policy_indexes,
         isolations,
         set_relations,
         relations,
@@ -126,10 +114,30 @@ pub fn compile_policies(
     }
 }
 
-/// The classes of pods, by namespace, label set and port map, in the order of the namespaces.
+/// What distinguishes a class: its namespace, label set and port map.
+type ClassKey = (u32, u32, u32);
+
+/// The classes of pods, in the order of their namespaces.
 struct PodClasses {
-    keys: Vec<(u32, u32, u32)>,
+    keys: Vec<ClassKey>,
     of_pods: Vec<u32>,
+}
+
+fn classes(keys: Vec<ClassKey>, rows: &mut ClassRows<'_, '_>, members: &SetMembers) -> Vec<Class> {
+    let class = |(id, (namespace, _, port_map)): (u32, ClassKey)| {
+        let isolated = rows.isolated(id);
+        Class {
+            id,
+            subject_rows: rows.subject(id),
+            peer_rows: rows.peer(id),
+            unions: isolated.unions,
+            default_isolations: isolated.default_isolations,
+            namespace,
+            port_map,
+            sets: members.narrow_start(id),
+        }
+    };
+    (0..).zip(keys).map(class).collect()
 }
 
 fn classify<'a>(
@@ -139,7 +147,7 @@ fn classify<'a>(
     // The address is not part of the key. Address blocks that cut the range of the pods would
     // multiply the classes; an address becomes an atom instead, which is looked up for each flow.
     let mut maps = PortMaps::default();
-    let mut ids: FxHashMap<(u32, u32, u32), u32> = FxHashMap::default();
+    let mut ids: FxHashMap<ClassKey, u32> = FxHashMap::default();
     let mut classified = PodClasses {
         keys: Vec::new(),
         of_pods: Vec::with_capacity(cluster.pods.len()),

@@ -248,11 +248,11 @@ impl<'i, 'a> ClassRows<'i, 'a> {
     fn isolating(
         &self,
         policies: &[PolicyId],
-        place: PolicyRank,
+        rank: PolicyRank,
         direction: Direction,
     ) -> Vec<PolicyId> {
         let policy = |id: &PolicyId| self.cluster.policies.get(id.0 as usize);
-        let isolates = |it: &Policy<'_>| it.rank == place && it.rules(direction).isolates;
+        let isolates = |it: &Policy<'_>| it.rank == rank && it.rules(direction).isolates;
         let ids = policies.iter().copied();
         let mut isolating: Vec<PolicyId> =
             ids.filter(|id| policy(id).is_some_and(isolates)).collect();

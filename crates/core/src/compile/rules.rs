@@ -43,8 +43,8 @@ pub(super) enum PortName<'a> {
 }
 
 impl<'a> PortName<'a> {
-    fn of(name: &'a str, policy: Option<&Policy<'_>>, direction: Direction) -> PortName<'a> {
-        if policy.is_some_and(|it| limits_names(it, direction)) {
+    fn of(name: &'a str, policy: &Policy<'_>, direction: Direction) -> PortName<'a> {
+        if limits_names(policy, direction) {
             PortName::Few(name)
         } else {
             PortName::All(name)
@@ -97,7 +97,7 @@ impl<'c, 'a> Vocabulary<'c, 'a> {
                                 direction,
                                 index: count(index),
                             };
-                            vocabulary.rule(cluster, place, effect);
+                            vocabulary.rule(cluster, policy, place, effect);
                         }
                     }
                 }
@@ -106,7 +106,13 @@ impl<'c, 'a> Vocabulary<'c, 'a> {
         vocabulary
     }
 
-    fn rule(&mut self, cluster: &'c Cluster<'a>, place: RulePlace, effect: &'c Effect<'a>) {
+    fn rule(
+        &mut self,
+        cluster: &'c Cluster<'a>,
+        policy: &Policy<'_>,
+        place: RulePlace,
+        effect: &'c Effect<'a>,
+    ) {
         let Effect {
             action,
             peers,
@@ -144,7 +150,6 @@ impl<'c, 'a> Vocabulary<'c, 'a> {
                 PortMatch::Numbers(protocol, range) => self.ports.add(*protocol, *range),
                 PortMatch::Named(protocol, name) => {
                     let next = count(self.port_names.len());
-                    let policy = cluster.policies.get(place.policy.0 as usize);
                     let name = PortName::of(name, policy, place.direction);
                     self.lists.names.push(NamedPort {
                         name: *self.port_names.entry(name).or_insert(next),
@@ -292,16 +297,16 @@ pub(crate) type OrderKey<'a> = (u8, i64, PolicyApi, &'a str, u32);
 
 /// Returns the tier of a rule and its precedence there; `None`: it is not in an ordered tier.
 pub(crate) fn order(
-    place: PolicyRank,
-    (generation, name): (PolicyApi, &str),
+    rank: PolicyRank,
+    (api, name): (PolicyApi, &str),
     action: Action,
     index: u32,
 ) -> Option<(Tier, OrderKey<'_>)> {
-    let key = |class, priority| (class, priority, generation, name, index);
+    let key = |class, priority| (class, priority, api, name, index);
     // The 2021 draft has no priorities. All its Deny rules come before all its Allow rules, of
     // whichever policy (D61): the action sorts first, and names cannot change a verdict. Class 2
     // puts policies with a priority after both.
-    match place {
+    match rank {
         PolicyRank::EarlyAdmin => {
             let class = if action == Action::Deny { 0 } else { 1 };
             Some((Tier::Admin, key(class, 0)))

@@ -94,64 +94,88 @@ impl States {
                 _ => none(),
             }
         };
-        let mut allowed = each(|index| bound(index, false));
-        let mut possible = each(|index| bound(index, true));
+        let mut verdicts = Bounds {
+            allowed: each(|index| bound(index, false)),
+            possible: each(|index| bound(index, true)),
+        };
         if let Some(key) = open {
-            let words = allowed.iter_mut().chain(&mut possible);
-            for (words, shares) in words.zip(shares.iter().cycle()) {
-                if has(shares, key) {
-                    set(words, key);
-                }
-            }
+            verdicts.open(key, &shares);
         }
         let [v4, v6] = &shares;
         let present = either(v4, v6);
         let [other4, other6] = Family::BOTH.map(|family| shared(family, !is_selected(family)));
         let elsewhere = without(&either(&other4, &other6), &present);
-        // An unknown address can be of either family. These sources have one state for both:
-        // allowed if both families allow, possible if one does.
         let unknown = if destination.is_unknown {
             present.clone()
         } else {
             both(&sources.unknown_words, &present)
         };
         if !is_empty(&unknown) {
-            let open = |words: &Words, shares: &Words| either(words, &without(&present, shares));
-            let [allowed4, allowed6] = &allowed;
-            let all = both(&open(allowed4, v4), &open(allowed6, v6));
-            let [possible4, possible6] = &possible;
-            let any = either(possible4, possible6);
-            let settle = |words: &mut Words, by: &Words| {
-                and_not(words, &unknown);
-                or(words, &both(by, &unknown));
-            };
-            allowed.iter_mut().for_each(|words| settle(words, &all));
-            possible.iter_mut().for_each(|words| settle(words, &any));
+            verdicts.join_families(&unknown, &shares, &present);
         }
-        // A source with flows in one family has the state of that family in both. It then differs
-        // in both or in none, and output names no family.
+        verdicts.fill_missing_families(&unknown, &shares, &present);
+        let known = |index: usize| {
+            let shares = shares.get(index);
+            shares.map_or_else(none, |it| without(it, &unknown))
+        };
+        States {
+            allowed: verdicts.allowed,
+            possible: verdicts.possible,
+            known: each(known),
+            present,
+            elsewhere,
+        }
+    }
+}
+
+/// The sources that are allowed for every and for some possible address, for each family.
+struct Bounds {
+    allowed: [Words; 2],
+    possible: [Words; 2],
+}
+
+impl Bounds {
+    /// Allows a source in the families that it shares.
+    fn open(&mut self, key: u32, shares: &[Words; 2]) {
+        let words = self.allowed.iter_mut().chain(&mut self.possible);
+        for (words, shares) in words.zip(shares.iter().cycle()) {
+            if has(shares, key) {
+                set(words, key);
+            }
+        }
+    }
+
+    /// Gives sources of which an address is unknown one state for both families.
+    fn join_families(&mut self, unknown: &Words, [v4, v6]: &[Words; 2], present: &Words) {
+        // An unknown address can be of either family: the source is allowed if both families allow
+        // it, and possible if one does. A family that it does not share does not count.
+        let open = |words: &Words, shares: &Words| either(words, &without(present, shares));
+        let [allowed4, allowed6] = &self.allowed;
+        let all = both(&open(allowed4, v4), &open(allowed6, v6));
+        let [possible4, possible6] = &self.possible;
+        let any = either(possible4, possible6);
+        let settle = |words: &mut Words, by: &Words| {
+            and_not(words, unknown);
+            or(words, &both(by, unknown));
+        };
+        self.allowed.iter_mut().for_each(|it| settle(it, &all));
+        self.possible.iter_mut().for_each(|it| settle(it, &any));
+    }
+
+    /// Gives sources with flows in one family the state of that family in both.
+    fn fill_missing_families(&mut self, unknown: &Words, shares: &[Words; 2], present: &Words) {
+        // Such a source then differs in both families or in none, and output names no family.
         for (index, other) in [(0, 1), (1, 0)] {
-            let lacks = shares.get(index).map(|shares| without(&present, shares));
-            let Some(lacks) = lacks.map(|it| without(&it, &unknown)) else {
+            let lacks = shares.get(index).map(|shares| without(present, shares));
+            let Some(lacks) = lacks.map(|it| without(&it, unknown)) else {
                 continue;
             };
-            for words in [&mut allowed, &mut possible] {
+            for words in [&mut self.allowed, &mut self.possible] {
                 let from = words.get(other).map(|it| both(it, &lacks));
                 if let (Some(words), Some(from)) = (words.get_mut(index), from) {
                     or(words, &from);
                 }
             }
-        }
-        States {
-            allowed,
-            possible,
-            known: each(|index| {
-                shares
-                    .get(index)
-                    .map_or_else(none, |it| without(it, &unknown))
-            }),
-            present,
-            elsewhere,
         }
     }
 }

@@ -101,6 +101,7 @@ enum Compared {
 }
 
 /// A peer as the rules see it.
+#[derive(Clone, Copy)]
 struct Point<'p> {
     sort: PeerKind,
     /// The labels of its namespace, and its own.
@@ -128,6 +129,87 @@ struct Space<'s, 'a> {
     rule: &'s Effect<'a>,
     earlier: &'s [Ranked<'s, 'a>],
     names: Vec<&'s str>,
+}
+
+/// The values in which peers differ, one list for each dimension.
+struct Dimensions<'p> {
+    namespaces: Vec<BTreeMap<&'p str, Option<&'p str>>>,
+    pods: Vec<BTreeMap<&'p str, Option<&'p str>>>,
+    nodes: Vec<BTreeMap<&'p str, Option<&'p str>>>,
+    compared: Vec<BTreeMap<&'p str, Compared>>,
+    addresses: Vec<IpAddr>,
+    patterns: Vec<Option<&'p DomainPattern>>,
+    /// Whether the peer's namespace is the subject's.
+    homes: &'static [bool],
+}
+
+impl Dimensions<'_> {
+    /// Returns the maximum number of peers at one address; `None` if there are too many.
+    fn peers(&self) -> Option<usize> {
+        let n_labels = self.namespaces.len().checked_mul(self.pods.len())?;
+        if n_labels > MAX_LABELS {
+            return None;
+        }
+        let n_pods = n_labels.checked_mul(2 * self.compared.len())?;
+        n_pods.checked_add(self.nodes.len() + 1)
+    }
+
+    /// Calls `test` for every point, until it returns `None`.
+    fn each_point(&self, test: &mut impl FnMut(&Point<'_>) -> Option<()>) -> Option<()> {
+        let none = BTreeMap::new();
+        let never_compared = BTreeMap::new();
+        for address in &self.addresses {
+            for domain in &self.patterns {
+                // A peer has one kind, and selectors of one kind do not match the others. The kinds
+                // therefore add points; within a kind, the dimensions multiply.
+                let outside = Point {
+                    sort: PeerKind::Outside,
+                    namespace: &none,
+                    own: &none,
+                    address: *address,
+                    domain: *domain,
+                    is_home: false,
+                    compared: &never_compared,
+                };
+                test(&outside)?;
+                for own in &self.nodes {
+                    let node = Point {
+                        sort: PeerKind::Node,
+                        own,
+                        ..outside
+                    };
+                    test(&node)?;
+                }
+                self.each_pod(&outside, test)?;
+            }
+        }
+        Some(())
+    }
+
+    fn each_pod(
+        &self,
+        outside: &Point<'_>,
+        test: &mut impl FnMut(&Point<'_>) -> Option<()>,
+    ) -> Option<()> {
+        for namespace in &self.namespaces {
+            for own in &self.pods {
+                for compared in &self.compared {
+                    for is_home in self.homes {
+                        let pod = Point {
+                            sort: PeerKind::Pod,
+                            namespace,
+                            own,
+                            is_home: *is_home,
+                            compared,
+                            ..*outside
+                        };
+                        test(&pod)?;
+                    }
+                }
+            }
+        }
+        Some(())
+    }
 }
 
 /// The distinguishable values of each key; `None` is a missing label.
@@ -179,28 +261,25 @@ impl<'s, 'a> Space<'s, 'a> {
     /// Returns the indices of the earlier rules that cover the rule; `None` if they do not cover
     /// it, or if there are too many points.
     fn covering(&self) -> Option<BTreeSet<u32>> {
-        let namespaces = combinations(&self.namespace_domains())?;
-        let pods = combinations(&domains(self.pod_sets().filter_map(|it| it.pods.as_ref())))?;
+        let dimensions = self.dimensions()?;
+        let ports = self.ports();
+        let n_addresses = dimensions.addresses.len() * dimensions.patterns.len();
+        let n_points = dimensions.peers()?.checked_mul(n_addresses * ports.len())?;
+        if n_points > MAX_POINTS {
+            return None;
+        }
+        let mut by = BTreeSet::new();
+        dimensions.each_point(&mut |point| self.at(point, &ports, &mut by))?;
+        // A rule that matches nowhere is not covered; `NEVER-MATCHES` reports it.
+        (!by.is_empty()).then_some(by)
+    }
+
+    /// Returns the values in which peers differ; `None` if there are too many.
+    fn dimensions(&self) -> Option<Dimensions<'_>> {
         let nodes = self.peers().filter_map(|it| match it {
             Peer::Nodes(selector) => Some(selector),
             Peer::Pods(_) | Peer::Block { .. } | Peer::Domains(_) | Peer::All => None,
         });
-        let nodes = combinations(&domains(nodes))?;
-        let compared = self.comparisons()?;
-        let addresses = self.addresses();
-        let patterns = self.patterns();
-        let ports = self.ports();
-        let n_labels = namespaces.len().checked_mul(pods.len())?;
-        let n_points = n_labels
-            .checked_mul(2 * compared.len())?
-            .checked_add(nodes.len() + 1)?
-            .checked_mul(addresses.len() * patterns.len() * ports.len())?;
-        if n_labels > MAX_LABELS || n_points > MAX_POINTS {
-            return None;
-        }
-        let none = BTreeMap::new();
-        let never_compared = BTreeMap::new();
-        let mut by = BTreeSet::new();
         // The subject's own namespace and another one double the points of pods, so both are tried
         // only if a rule distinguishes them.
         let depends_on_home = |set: &PodSet<'_>| match &set.namespaces {
@@ -210,55 +289,19 @@ impl<'s, 'a> Space<'s, 'a> {
             | NamespaceSet::SameLabels(_)
             | NamespaceSet::NotSameLabels(_) => false,
         };
-        let homes: &[bool] = if self.pod_sets().any(depends_on_home) {
-            &[false, true]
-        } else {
-            &[false]
-        };
-        for address in &addresses {
-            for domain in &patterns {
-                // A peer has one kind, and selectors of one kind do not match the others. The kinds
-                // therefore add points; within a kind, the dimensions multiply.
-                let outside = Point {
-                    sort: PeerKind::Outside,
-                    namespace: &none,
-                    own: &none,
-                    address: *address,
-                    domain: *domain,
-                    is_home: false,
-                    compared: &never_compared,
-                };
-                self.at(&outside, &ports, &mut by)?;
-                for own in &nodes {
-                    let node = Point {
-                        sort: PeerKind::Node,
-                        own,
-                        ..outside
-                    };
-                    self.at(&node, &ports, &mut by)?;
-                }
-                for namespace in &namespaces {
-                    for own in &pods {
-                        for compared in &compared {
-                            for is_home in homes {
-                                let pod = Point {
-                                    sort: PeerKind::Pod,
-                                    namespace,
-                                    own,
-                                    address: *address,
-                                    domain: *domain,
-                                    is_home: *is_home,
-                                    compared,
-                                };
-                                self.at(&pod, &ports, &mut by)?;
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        // A rule that matches nowhere is not covered; `NEVER-MATCHES` reports it.
-        (!by.is_empty()).then_some(by)
+        Some(Dimensions {
+            namespaces: combinations(&self.namespace_domains())?,
+            pods: combinations(&domains(self.pod_sets().filter_map(|it| it.pods.as_ref())))?,
+            nodes: combinations(&domains(nodes))?,
+            compared: self.comparisons()?,
+            addresses: self.addresses(),
+            patterns: self.patterns(),
+            homes: if self.pod_sets().any(depends_on_home) {
+                &[false, true]
+            } else {
+                &[false]
+            },
+        })
     }
 
     /// Tests the rule at a point, for all ports. Returns `None` if it matches and no earlier rule

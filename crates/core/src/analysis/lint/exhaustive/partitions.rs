@@ -1,18 +1,18 @@
 //! Groups of subjects, and partitions of their flows in which each rule matches a fixed set of
 //! keys.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::flow_space::FlowSpace;
 use super::fold::Step;
 use crate::analysis::connect::bits::{KeySet, Words, has, set};
 use crate::analysis::connect::columns::MapColumns;
-use crate::analysis::connect::keys::distinguishing_blocks;
+use crate::analysis::connect::keys::representatives;
 use crate::id_set::{clear_bit, ones};
 use crate::model::{PodId, PolicyRank};
 use crate::net::Family;
 use crate::policy::{Direction, Tier};
-use crate::program::{AddressAtom, NONE, RuleId, Union, direction_index, table_index};
+use crate::program::{AddressAtom, Class, NONE, RuleId, Union, direction_index, table_index};
 
 /// Pods that the same rules select and for which each rule matches the same peers and ports.
 #[derive(Debug)]
@@ -32,8 +32,12 @@ pub(super) struct Group {
     pub(super) pods: Vec<PodId>,
 }
 
+/// The values by which groups differ, besides the families: the rows of both tiers, default
+/// isolation, union, namespace and port map.
+type ClassParts = [u32; 6];
+
 /// The values by which groups differ.
-type Parts = ([u32; 6], [bool; 2]);
+type Parts = (ClassParts, [bool; 2]);
 
 impl Group {
     /// Returns everything that the fold of the Admin tier depends on; the other values are 0.
@@ -53,51 +57,18 @@ impl Group {
 /// Groups the subjects of a direction that some policy selects, sorted by what the Admin tier sees.
 pub(super) fn groups(flows: &FlowSpace<'_>) -> Vec<Group> {
     let (cluster, program) = (flows.context.cluster, flows.context.program);
-    let index = direction_index(flows.direction);
     let mut places: FxHashMap<Parts, usize> = FxHashMap::default();
     let mut groups: Vec<Group> = Vec::new();
     // All values but the families depend on the class alone, so they are computed once for each.
-    let mut of_class: FxHashMap<u32, Parts> = FxHashMap::default();
+    let mut of_class: FxHashMap<u32, ClassParts> = FxHashMap::default();
     for (id, (pod, class)) in cluster.pods.iter().zip(&program.pod_classes).enumerate() {
         let (Ok(id), Some(class)) = (u32::try_from(id), program.classes.get(*class as usize))
         else {
             continue;
         };
-        let (parts, _) = *of_class.entry(class.id).or_insert_with(|| {
-            let row = |tier| {
-                let row = class.subject_rows.get(table_index(tier, flows.direction));
-                row.copied().unwrap_or(0)
-            };
-            let of = |it: &[u32; 2]| it.get(index).copied().unwrap_or(NONE);
-            let mut group = Group {
-                admin: row(Tier::Admin),
-                baseline: row(Tier::Baseline),
-                default_isolation: of(&class.default_isolations),
-                union: of(&class.unions),
-                namespace: NONE,
-                map: NONE,
-                families: [false; 2],
-                pods: Vec::new(),
-            };
-            // Namespace and port map would split the pods of equal rules into many groups, each
-            // with a fold of its own. They count only if some rule depends on them.
-            let rules = flows.rules_on(&group);
-            if rules.iter().any(|it| flows.is_relative(*it)) {
-                group.namespace = class.namespace;
-            }
-            if flows.direction == Direction::Ingress && flows.names_some(class.port_map, &rules) {
-                group.map = class.port_map;
-            }
-            let parts = [
-                group.admin,
-                group.baseline,
-                group.default_isolation,
-                group.union,
-                group.namespace,
-                group.map,
-            ];
-            (parts, [false; 2])
-        });
+        let parts = *of_class
+            .entry(class.id)
+            .or_insert_with(|| class_parts(flows, class));
         let [admin, baseline, default_isolation, union, namespace, map] = parts;
         // No policy selects the pod: nothing can be found about its flows.
         if [admin, baseline, default_isolation, union] == [0, 0, NONE, NONE] {
@@ -133,6 +104,43 @@ pub(super) fn groups(flows: &FlowSpace<'_>) -> Vec<Group> {
         )
     });
     groups
+}
+
+/// Returns the values by which the groups of a class's pods differ from those of other classes.
+fn class_parts(flows: &FlowSpace<'_>, class: &Class) -> ClassParts {
+    let row = |tier| {
+        let row = class.subject_rows.get(table_index(tier, flows.direction));
+        row.copied().unwrap_or(0)
+    };
+    let index = direction_index(flows.direction);
+    let of = |it: &[u32; 2]| it.get(index).copied().unwrap_or(NONE);
+    let mut group = Group {
+        admin: row(Tier::Admin),
+        baseline: row(Tier::Baseline),
+        default_isolation: of(&class.default_isolations),
+        union: of(&class.unions),
+        namespace: NONE,
+        map: NONE,
+        families: [false; 2],
+        pods: Vec::new(),
+    };
+    // Namespace and port map would split the pods of equal rules into many groups, each with a fold
+    // of its own. They count only if some rule depends on them.
+    let rules = flows.rules_on(&group);
+    if rules.iter().any(|it| flows.is_relative(*it)) {
+        group.namespace = class.namespace;
+    }
+    if flows.direction == Direction::Ingress && flows.names_some(class.port_map, &rules) {
+        group.map = class.port_map;
+    }
+    [
+        group.admin,
+        group.baseline,
+        group.default_isolation,
+        group.union,
+        group.namespace,
+        group.map,
+    ]
 }
 
 /// The flows of some groups in one family, to destinations with one port map, with one assumption
@@ -289,14 +297,11 @@ impl<'c> FlowSpace<'c> {
         // One address is in effect in all tiers at once. Sets of blocks are therefore taken over
         // the rules of all tiers; one assumption for each tier would combine tiers that no single
         // address matches.
-        let covered = distinguishing_blocks(self.context.program, rules.iter());
-        let mut seen = FxHashSet::default();
         let possible = match family {
             Family::V4 => &self.context.possible[0],
             Family::V6 => &self.context.possible[1],
         };
-        let is_new = |atom: &&AddressAtom| seen.insert(covered.get(atom.0 as usize));
-        possible.iter().filter(is_new).copied().collect()
+        representatives(self.context.program, rules, possible)
     }
 
     /// Makes a step of a rule: its keys and columns in a partition.

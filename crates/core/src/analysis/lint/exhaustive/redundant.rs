@@ -37,87 +37,130 @@ pub(super) fn find(
     // without those already found. No single removal changes a verdict, so all of them together
     // change none. Tested against the full input instead, two equal policies would each be
     // redundant, and deleting both could open the pod.
-    let mut redundant = Redundant::default();
-    let mut where_policies: FxHashMap<PolicyId, Vec<(usize, usize)>> = FxHashMap::default();
-    let mut where_rules: FxHashMap<RuleId, Vec<(usize, usize)>> = FxHashMap::default();
-    // A policy or rule that is needed in the full input is no candidate.
-    let can_go = |id: RuleId| {
-        let facts = facts.of(id);
-        facts.is_some_and(|it| it.matched.is_some() && !it.is_alone)
-    };
-    for (side_at, side) in sides.iter().enumerate() {
-        for (at, group) in side.groups.iter().enumerate() {
-            let Some(union) = side.flows.union_of(group.union) else {
-                continue;
-            };
-            for policy in program.isolation(union.isolation) {
-                if facts.is_needed.get(policy.0 as usize) == Some(&false) {
-                    where_policies
-                        .entry(*policy)
-                        .or_default()
-                        .push((side_at, at));
-                }
-            }
-            for rule in union.rules.iter().filter(|it| can_go(**it)) {
-                where_rules.entry(*rule).or_default().push((side_at, at));
-            }
-        }
-    }
-    let of_policy = |id: &PolicyId| cluster.policies.get(id.0 as usize);
-    let mut policies: Vec<PolicyId> = where_policies.keys().copied().collect();
-    policies.retain(|id| of_policy(id).is_some_and(|it| !super::is_annotation(it)));
-    policies.sort_by_key(|id| of_policy(id).map(precedence));
-    // The groups on which a policy was removed. Elsewhere the facts of the walk still hold, and no
-    // fold is needed.
-    let mut touched: FxHashSet<(usize, usize)> = FxHashSet::default();
-    for policy in policies.into_iter().rev() {
-        let places = where_policies.get(&policy).map_or(&[][..], Vec::as_slice);
-        let is_needed = places.iter().any(|place| {
-            let (side, group) = *place;
-            touched.contains(place)
-                && is_needed(program, sides, side, group, policy, &redundant.policies)
-        });
-        if !is_needed {
-            touched.extend(places);
-            redundant.policies.insert(policy);
-        }
-    }
+    let candidates = Candidates::new(program, facts, sides);
+    let policies = candidates.redundant_policies(cluster, program, sides);
     // Rules come after policies: a rule of a removed policy needs no finding, and cannot cover
     // another. Removing covered rules changes no union, so the removed policies stay redundant.
-    let place = |id: &RuleId| program.place(*id);
-    let mut rules: Vec<RuleId> = where_rules.keys().copied().collect();
-    rules.retain(|id| {
-        let place = place(id);
-        place.is_some_and(|it| may_report(it) && !redundant.policies.contains(&it.policy))
-    });
-    rules.sort_by_key(|id| {
-        let place = place(id);
-        let policy = place.and_then(|it| of_policy(&it.policy));
-        (policy.map(precedence), place)
-    });
-    let mut gone: FxHashSet<RuleId> = FxHashSet::default();
-    for rule in rules.into_iter().rev() {
-        let places = where_rules.get(&rule).map_or(&[][..], Vec::as_slice);
-        let is_gone = |it: &Step<'_>| {
-            gone.contains(&it.rule) || redundant.policies.contains(&it.place.policy)
+    let is_candidate = |place| may_report(place) && !policies.contains(&place.policy);
+    let rules = candidates.ordered_rules(cluster, program, &is_candidate);
+    let rules = candidates.redundant_rules(rules, sides, &policies);
+    Redundant { policies, rules }
+}
+
+/// A group of subjects: the index of its direction, and its own.
+type GroupPlace = (usize, usize);
+
+/// The policies and rules that the full input does not need, with the groups that they select.
+struct Candidates {
+    policies: FxHashMap<PolicyId, Vec<GroupPlace>>,
+    rules: FxHashMap<RuleId, Vec<GroupPlace>>,
+}
+
+impl Candidates {
+    fn new(program: &Program, facts: &Facts, sides: &[DirectionSpace<'_>]) -> Candidates {
+        let mut policies: FxHashMap<PolicyId, Vec<GroupPlace>> = FxHashMap::default();
+        let mut rules: FxHashMap<RuleId, Vec<GroupPlace>> = FxHashMap::default();
+        let is_candidate = |id: RuleId| {
+            let facts = facts.of(id);
+            facts.is_some_and(|it| it.matched.is_some() && !it.is_alone)
         };
-        let mut by = BTreeSet::new();
-        // The rule must be covered on every group that it selects; `by` has what covers it
-        // anywhere.
-        let is_covered = places.iter().all(|(side, group)| {
-            let side = sides.get(*side);
-            let group = side.and_then(|it| it.groups.get(*group));
-            let both = side.zip(group);
-            both.is_some_and(|(side, group)| is_covered(side, group, rule, &is_gone, &mut by))
-        });
-        if is_covered {
-            gone.insert(rule);
-            redundant.rules.push((rule, by));
+        for (side_at, side) in sides.iter().enumerate() {
+            for (at, group) in side.groups.iter().enumerate() {
+                let Some(union) = side.flows.union_of(group.union) else {
+                    continue;
+                };
+                for policy in program.isolation(union.isolation) {
+                    if facts.is_needed.get(policy.0 as usize) == Some(&false) {
+                        policies.entry(*policy).or_default().push((side_at, at));
+                    }
+                }
+                for rule in union.rules.iter().filter(|it| is_candidate(**it)) {
+                    rules.entry(*rule).or_default().push((side_at, at));
+                }
+            }
         }
+        Candidates { policies, rules }
     }
-    // Found from the last to the first.
-    redundant.rules.reverse();
-    redundant
+
+    fn redundant_policies(
+        &self,
+        cluster: &Cluster<'_>,
+        program: &Program,
+        sides: &[DirectionSpace<'_>],
+    ) -> BTreeSet<PolicyId> {
+        let of_policy = |id: &PolicyId| cluster.policies.get(id.0 as usize);
+        let mut ordered: Vec<PolicyId> = self.policies.keys().copied().collect();
+        ordered.retain(|id| of_policy(id).is_some_and(|it| !super::is_annotation(it)));
+        ordered.sort_by_key(|id| of_policy(id).map(precedence));
+        let mut redundant = BTreeSet::new();
+        // The groups on which a policy was removed. Elsewhere the facts of the walk still hold, and
+        // no fold is needed.
+        let mut touched: FxHashSet<GroupPlace> = FxHashSet::default();
+        for policy in ordered.into_iter().rev() {
+            let places = self.policies.get(&policy).map_or(&[][..], Vec::as_slice);
+            let is_needed = places.iter().any(|place| {
+                let (side, group) = *place;
+                touched.contains(place)
+                    && is_needed(program, sides, side, group, policy, &redundant)
+            });
+            if !is_needed {
+                touched.extend(places);
+                redundant.insert(policy);
+            }
+        }
+        redundant
+    }
+
+    /// Returns the candidates among the rules in order of precedence.
+    fn ordered_rules(
+        &self,
+        cluster: &Cluster<'_>,
+        program: &Program,
+        is_candidate: &dyn Fn(RulePlace) -> bool,
+    ) -> Vec<RuleId> {
+        let mut rules: Vec<RuleId> = self.rules.keys().copied().collect();
+        rules.retain(|id| program.place(*id).is_some_and(is_candidate));
+        rules.sort_by_key(|id| {
+            let place = program.place(*id);
+            let policy = place.and_then(|it| cluster.policies.get(it.policy.0 as usize));
+            (policy.map(precedence), place)
+        });
+        rules
+    }
+
+    fn redundant_rules(
+        &self,
+        ordered: Vec<RuleId>,
+        sides: &[DirectionSpace<'_>],
+        removed: &BTreeSet<PolicyId>,
+    ) -> Vec<(RuleId, BTreeSet<Decider>)> {
+        let mut redundant = Vec::new();
+        let mut removed_rules: FxHashSet<RuleId> = FxHashSet::default();
+        for rule in ordered.into_iter().rev() {
+            let places = self.rules.get(&rule).map_or(&[][..], Vec::as_slice);
+            let is_removed = |it: &Step<'_>| {
+                removed_rules.contains(&it.rule) || removed.contains(&it.place.policy)
+            };
+            let mut by = BTreeSet::new();
+            // The rule must be covered on every group that it selects; `by` has what covers it
+            // anywhere.
+            let is_covered = places.iter().all(|(side, group)| {
+                let side = sides.get(*side);
+                let group = side.and_then(|it| it.groups.get(*group));
+                let both = side.zip(group);
+                both.is_some_and(|(side, group)| {
+                    is_covered(side, group, rule, &is_removed, &mut by)
+                })
+            });
+            if is_covered {
+                removed_rules.insert(rule);
+                redundant.push((rule, by));
+            }
+        }
+        // Found from the last to the first.
+        redundant.reverse();
+        redundant
+    }
 }
 
 /// Whether some flow of a group gets another verdict without a policy, with others removed already.

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::deciders::{DeciderSearch, Within};
-use super::facts::{Cell, Facts, tied};
+use super::facts::{Cell, Facts, RuleFacts, tied};
 use super::{DirectionSpace, is_annotation, possible, redundant};
 use crate::analysis::affect::{Decider, Witness};
 use crate::analysis::lint::{Code, Finding, FindingDetail, FindingTarget};
 use crate::model::{Cluster, PolicyId, PolicyRank};
-use crate::policy::{Action, Direction};
-use crate::program::{Program, RuleId, RulePlace, direction_index};
+use crate::policy::{Action, Direction, Tier};
+use crate::program::{Program, Rule, RuleId, RulePlace, direction_index};
 
 /// The rules that earlier rules of their policy always cover, each with those rules.
 type Always = [(RulePlace, BTreeSet<RulePlace>)];
@@ -136,102 +136,170 @@ pub(super) fn ordered(
     always: &Always,
     findings: &mut Vec<Finding>,
 ) {
-    let rank_of = |policy: PolicyId| cluster.policies.get(policy.0 as usize).map(|it| it.rank);
-    let rules = || {
-        let rules = (0..).map(RuleId).zip(&program.rules).zip(&facts.rules);
-        rules.filter(|((_, rule), _)| rank_of(rule.place.policy) != Some(PolicyRank::NetworkPolicy))
+    let mut report = OrderedReport {
+        cluster,
+        program,
+        facts,
+        sides,
+        always: always.iter().map(|(place, by)| (*place, by)).collect(),
+        unreachable: FxHashMap::default(),
+        shadowed: Vec::new(),
+        deciders: DeciderSearch::default(),
     };
-    let mut unreachable: FxHashMap<PolicyId, Vec<RuleId>> = FxHashMap::default();
-    let mut reached: FxHashSet<PolicyId> = FxHashSet::default();
-    for ((id, rule), facts) in rules() {
-        let policy = rule.place.policy;
-        // A default policy isolates, so it has an effect even if none of its rules decides (D62).
-        let is_default = rank_of(policy) == Some(PolicyRank::DefaultGroup);
-        // One rule that decides, or that cannot be reported, keeps its policy from being
-        // unreachable.
-        if facts.decides.is_some() || is_default || !may_report(cluster, rule.place) {
-            reached.insert(policy);
-        } else if facts.matched.is_some() {
-            unreachable.entry(policy).or_default().push(id);
-        }
+    report.find_unreachable();
+    report.find_shadowed();
+    report.search_deciders();
+    report.report_shadowed(findings);
+    report.report_unreachable(findings);
+    report.report_passes(findings);
+}
+
+/// The rules of the ordered tiers, and those of them with a finding.
+struct OrderedReport<'r> {
+    cluster: &'r Cluster<'r>,
+    program: &'r Program,
+    facts: &'r Facts,
+    sides: &'r [DirectionSpace<'r>],
+    always: FxHashMap<RulePlace, &'r BTreeSet<RulePlace>>,
+    /// The policies of which no rule decides a flow, with their rules that match some.
+    unreachable: FxHashMap<PolicyId, Vec<RuleId>>,
+    shadowed: Vec<RuleId>,
+    /// Finds what decides the flows of these rules.
+    deciders: DeciderSearch,
+}
+
+impl<'r> OrderedReport<'r> {
+    fn rank(&self, policy: PolicyId) -> Option<PolicyRank> {
+        let policy = self.cluster.policies.get(policy.0 as usize);
+        policy.map(|it| it.rank)
     }
-    // Only if every rule is known to be without effect: one that fails closed denies instead.
-    unreachable.retain(|policy, _| {
-        let policy_is_readable = cluster.policies.get(policy.0 as usize).is_some_and(|it| {
-            let rules = Direction::BOTH.into_iter().flat_map(|d| &it.rules(d).list);
-            rules.into_iter().all(|rule| !rule.failed_closed)
-        });
-        !reached.contains(policy) && policy_is_readable
-    });
-    let always: FxHashMap<RulePlace, &BTreeSet<RulePlace>> =
-        always.iter().map(|(place, by)| (*place, by)).collect();
-    let mut watched = DeciderSearch::default();
-    let mut shadowed = Vec::new();
-    for ((id, rule), facts) in rules() {
-        let is_always = always.contains_key(&rule.place);
-        let is_unreachable = unreachable.contains_key(&rule.place.policy);
-        let is_shadowed = facts.matched.is_some() && facts.first.is_none();
-        if is_unreachable && facts.matched.is_some() {
-            watched.watch(id, Within::Everything);
-        }
-        if may_report(cluster, rule.place) && (is_always || (is_shadowed && !is_unreachable)) {
-            shadowed.push(id);
-            if is_shadowed && !is_unreachable {
-                watched.watch(id, Within::Tier);
+
+    fn rules(&self) -> impl Iterator<Item = (RuleId, &'r Rule, &'r RuleFacts)> + use<'_, 'r> {
+        let rules = (0..).map(RuleId).zip(&self.program.rules);
+        let rules = rules.zip(&self.facts.rules);
+        let rules = rules.map(|((id, rule), facts)| (id, rule, facts));
+        rules.filter(|(_, rule, _)| self.rank(rule.place.policy) != Some(PolicyRank::NetworkPolicy))
+    }
+
+    fn find_unreachable(&mut self) {
+        let mut unreachable: FxHashMap<PolicyId, Vec<RuleId>> = FxHashMap::default();
+        let mut reached: FxHashSet<PolicyId> = FxHashSet::default();
+        for (id, rule, facts) in self.rules() {
+            let policy = rule.place.policy;
+            // A default policy isolates, so it has an effect even if none of its rules decides
+            // (D62).
+            let is_default = self.rank(policy) == Some(PolicyRank::DefaultGroup);
+            // One rule that decides, or that cannot be reported, keeps its policy from being
+            // unreachable.
+            if facts.decides.is_some() || is_default || !may_report(self.cluster, rule.place) {
+                reached.insert(policy);
+            } else if facts.matched.is_some() {
+                unreachable.entry(policy).or_default().push(id);
             }
         }
-    }
-    let is_admin = |id: &RuleId| {
-        let policy = program.place(*id).and_then(|it| rank_of(it.policy));
-        policy.is_some_and(|it| match it {
-            PolicyRank::EarlyAdmin | PolicyRank::Ordered(crate::policy::Tier::Admin, _) => true,
-            PolicyRank::Ordered(crate::policy::Tier::Baseline, _)
-            | PolicyRank::NetworkPolicy
-            | PolicyRank::DefaultGroup => false,
-        })
-    };
-    // No tier comes before the Admin tier, so the search for its rules ends in their own tier.
-    for id in unreachable.values().flatten().filter(|id| is_admin(id)) {
-        watched.watch(*id, Within::Tier);
-    }
-    watched.search(sides);
-    for id in shadowed {
-        let (Some(place), Some(facts)) = (program.place(id), facts.of(id)) else {
-            continue;
-        };
-        let within = always.get(&place);
-        let by: Vec<Decider> = match within {
-            Some(by) => by.iter().copied().map(Decider::Rule).collect(),
-            None => watched.by(id).collect(),
-        };
-        findings.push(Finding {
-            by,
-            witness: witness(sides, place.direction, facts.matched),
-            always: within.is_some(),
-            ..finding(Code::Shadowed, FindingTarget::Rule(place))
+        // Only if every rule is known to be without effect: one that fails closed denies instead.
+        unreachable.retain(|policy, _| {
+            let policy_is_readable =
+                self.cluster
+                    .policies
+                    .get(policy.0 as usize)
+                    .is_some_and(|it| {
+                        let rules = Direction::BOTH.into_iter().flat_map(|d| &it.rules(d).list);
+                        rules.into_iter().all(|rule| !rule.failed_closed)
+                    });
+            !reached.contains(policy) && policy_is_readable
         });
+        self.unreachable = unreachable;
     }
-    for (policy, rules) in &unreachable {
-        let by: BTreeSet<Decider> = rules.iter().flat_map(|id| watched.by(*id)).collect();
-        let first = rules
-            .first()
-            .and_then(|id| Some((program.place(*id)?, facts.of(*id)?)));
-        findings.push(Finding {
-            by: by.into_iter().collect(),
-            witness: first.and_then(|(at, facts)| witness(sides, at.direction, facts.matched)),
-            ..finding(Code::Unreachable, FindingTarget::Policy(*policy))
-        });
+
+    /// Finds the rules to report as shadowed, and those whose deciders a finding shows.
+    fn find_shadowed(&mut self) {
+        let mut deciders = DeciderSearch::default();
+        let mut shadowed = Vec::new();
+        for (id, rule, facts) in self.rules() {
+            let is_always = self.always.contains_key(&rule.place);
+            let is_unreachable = self.unreachable.contains_key(&rule.place.policy);
+            let is_shadowed = facts.matched.is_some() && facts.first.is_none();
+            if is_unreachable && facts.matched.is_some() {
+                deciders.watch(id, Within::Everything);
+            }
+            let is_shown = is_always || (is_shadowed && !is_unreachable);
+            if may_report(self.cluster, rule.place) && is_shown {
+                shadowed.push(id);
+                if is_shadowed && !is_unreachable {
+                    deciders.watch(id, Within::Tier);
+                }
+            }
+        }
+        self.shadowed = shadowed;
+        self.deciders = deciders;
     }
-    for ((_, rule), facts) in rules() {
-        if rule.action == Action::Pass
-            && facts.decides.is_some()
-            && !facts.has_effect
-            && may_report(cluster, rule.place)
-        {
+
+    fn search_deciders(&mut self) {
+        let is_admin = |id: &RuleId| {
+            let policy = self.program.place(*id).and_then(|it| self.rank(it.policy));
+            policy.is_some_and(|it| match it {
+                PolicyRank::EarlyAdmin | PolicyRank::Ordered(Tier::Admin, _) => true,
+                PolicyRank::Ordered(Tier::Baseline, _)
+                | PolicyRank::NetworkPolicy
+                | PolicyRank::DefaultGroup => false,
+            })
+        };
+        // No tier comes before the Admin tier, so the search for its rules ends in their own tier.
+        let unreachable = self.unreachable.values().flatten();
+        let of_admin: Vec<RuleId> = unreachable.filter(|id| is_admin(id)).copied().collect();
+        for id in of_admin {
+            self.deciders.watch(id, Within::Tier);
+        }
+        self.deciders.search(self.sides);
+    }
+
+    fn report_shadowed(&self, findings: &mut Vec<Finding>) {
+        for id in &self.shadowed {
+            let (Some(place), Some(facts)) = (self.program.place(*id), self.facts.of(*id)) else {
+                continue;
+            };
+            let within = self.always.get(&place);
+            let by: Vec<Decider> = match within {
+                Some(by) => by.iter().copied().map(Decider::Rule).collect(),
+                None => self.deciders.by(*id).collect(),
+            };
             findings.push(Finding {
-                witness: witness(sides, rule.place.direction, facts.decides),
-                ..finding(Code::PassNoEffect, FindingTarget::Rule(rule.place))
+                by,
+                witness: witness(self.sides, place.direction, facts.matched),
+                always: within.is_some(),
+                ..finding(Code::Shadowed, FindingTarget::Rule(place))
             });
+        }
+    }
+
+    fn report_unreachable(&self, findings: &mut Vec<Finding>) {
+        for (policy, rules) in &self.unreachable {
+            let by: BTreeSet<Decider> = rules.iter().flat_map(|id| self.deciders.by(*id)).collect();
+            let first = rules
+                .first()
+                .and_then(|id| Some((self.program.place(*id)?, self.facts.of(*id)?)));
+            findings.push(Finding {
+                by: by.into_iter().collect(),
+                witness: first
+                    .and_then(|(at, facts)| witness(self.sides, at.direction, facts.matched)),
+                ..finding(Code::Unreachable, FindingTarget::Policy(*policy))
+            });
+        }
+    }
+
+    fn report_passes(&self, findings: &mut Vec<Finding>) {
+        for (_, rule, facts) in self.rules() {
+            if rule.action == Action::Pass
+                && facts.decides.is_some()
+                && !facts.has_effect
+                && may_report(self.cluster, rule.place)
+            {
+                findings.push(Finding {
+                    witness: witness(self.sides, rule.place.direction, facts.decides),
+                    ..finding(Code::PassNoEffect, FindingTarget::Rule(rule.place))
+                });
+            }
         }
     }
 }

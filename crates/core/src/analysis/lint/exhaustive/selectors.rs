@@ -17,12 +17,112 @@ use crate::program::{Program, Rows, RulePlace};
 
 /// Finds selectors that can never match, subjects without pods and peers without objects.
 pub(super) fn find(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
-    let pods = Pods::new(cluster);
-    let selecting = selecting(program, cluster.policies.len());
-    let inhabited = inhabited(program);
-    let mut findings = Vec::new();
-    let mut add = |code, at, always, detail| {
-        findings.push(Finding {
+    let mut finder = SelectorFinder {
+        cluster,
+        pods: Pods::new(cluster),
+        selecting: selecting(program, cluster.policies.len()),
+        matching: rules_with_full_sets(program),
+        findings: Vec::new(),
+    };
+    for (id, policy) in (0..).map(PolicyId).zip(&cluster.policies) {
+        let Some(subject) = policy.subject.as_ref().filter(|_| !is_annotation(policy)) else {
+            continue;
+        };
+        finder.subject(id, subject);
+        for direction in Direction::BOTH {
+            if !is_ignored(policy, direction) {
+                finder.peers(id, policy, subject, direction);
+            }
+        }
+    }
+    finder.findings
+}
+
+struct SelectorFinder<'c> {
+    cluster: &'c Cluster<'c>,
+    pods: Pods<'c>,
+    /// For each policy, whether the program has a pod that it selects.
+    selecting: Vec<bool>,
+    /// The rules of which the program shows that all their peers match an object.
+    matching: FxHashSet<RulePlace>,
+    findings: Vec<Finding>,
+}
+
+impl<'c> SelectorFinder<'c> {
+    /// Evaluates the subject of a policy.
+    fn subject(&mut self, id: PolicyId, subject: &PodSet<'_>) {
+        let at = FindingTarget::Subject(id);
+        if let Some(key) = never(subject) {
+            self.never(at, key);
+        } else if !self.pods.is_empty && !self.selects(id, subject) {
+            self.add(Code::SelectsNothing, at, false, FindingDetail::Nothing);
+        }
+    }
+
+    fn selects(&self, id: PolicyId, subject: &PodSet<'_>) -> bool {
+        // The compiled form shows only policies with an effect: `selecting` may miss a policy that
+        // selects pods, but never names one that selects none.
+        self.selecting.get(id.0 as usize) == Some(&true) || self.pods.any(subject, &[])
+    }
+
+    /// Evaluates the peers of the rules of a policy.
+    fn peers(
+        &mut self,
+        id: PolicyId,
+        policy: &Policy<'_>,
+        subject: &PodSet<'_>,
+        direction: Direction,
+    ) {
+        for (index, rule) in (0..).zip(&policy.rules(direction).list) {
+            let place = RulePlace {
+                policy: id,
+                direction,
+                index,
+            };
+            // The peers of a rule that fails closed are no longer what its author wrote.
+            let effect = rule.effect.as_ref().filter(|_| !rule.failed_closed);
+            let peers = effect.and_then(|it| it.peers.as_ref());
+            let is_known = self.pods.is_empty || self.matching.contains(&place);
+            for (at, peer) in (0..).zip(peers.into_iter().flatten()) {
+                let at = FindingTarget::Peer(place, at);
+                if let Some(key) = contradiction_of(peer) {
+                    self.never(at, key);
+                } else if !is_known && !self.has_match(peer, subject) {
+                    self.add(Code::PeerMatchesNothing, at, false, FindingDetail::Nothing);
+                }
+            }
+        }
+    }
+
+    /// Whether a peer matches some object of the input.
+    fn has_match(&self, peer: &Peer<'_>, subject: &PodSet<'_>) -> bool {
+        match peer {
+            Peer::Pods(set) if is_relative(&set.namespaces) => {
+                // Without a selected pod there is no subject to evaluate the peer for; the subject
+                // has its own finding.
+                let homes = self.pods.homes(subject);
+                homes.is_empty() || self.pods.any(set, &homes)
+            }
+            Peer::Pods(set) => self.pods.any(set, &[]),
+            Peer::Nodes(selector) => {
+                // Without Node objects the input says nothing about nodes.
+                let nodes = self.cluster.nodes.iter();
+                let mut nodes = nodes.filter(|it| it.has_object).peekable();
+                nodes.peek().is_none()
+                    || nodes.any(|it| selector.matches(|key| label(&it.labels, key)))
+            }
+            Peer::Block { .. } | Peer::Domains(_) | Peer::All => true,
+        }
+    }
+
+    /// Adds a selector that contradicts itself, with the key if it is of one label.
+    fn never(&mut self, at: FindingTarget, key: Option<String>) {
+        let detail = key.map_or(FindingDetail::Nothing, FindingDetail::Text);
+        self.add(Code::NeverMatches, at, true, detail);
+    }
+
+    fn add(&mut self, code: Code, at: FindingTarget, always: bool, detail: FindingDetail) {
+        self.findings.push(Finding {
             code,
             at,
             by: Vec::new(),
@@ -30,107 +130,35 @@ pub(super) fn find(cluster: &Cluster<'_>, program: &Program) -> Vec<Finding> {
             always,
             detail,
         });
-    };
+    }
+}
+
+/// Returns why a peer can never match, with the key if the contradiction is of one label.
+fn contradiction_of(peer: &Peer<'_>) -> Option<Option<String>> {
+    match peer {
+        Peer::Pods(set) => never(set),
+        Peer::Nodes(selector) => {
+            let key = contradiction(&selector.requirements, LabelOwner::Other);
+            key.map(|key| Some(key.to_owned()))
+        }
+        Peer::Block { .. } | Peer::Domains(_) | Peer::All => None,
+    }
+}
+
+/// Returns the rules whose peers all match: each pod set has a member.
+fn rules_with_full_sets(program: &Program) -> FxHashSet<RulePlace> {
     // The program knows which pod sets have members. Only rules with a set that has none, or that
-    // depends on the subject, or with nodes, need the slow search over labels below.
-    let mut with_empty_sets: FxHashSet<RulePlace> = FxHashSet::default();
-    for rule in &program.rules {
-        let sets = rule.sets.of(&program.lists.sets).iter();
-        let is_suspect = |set: &u32| {
-            let relation = program.set_relations.get(*set as usize).copied().flatten();
-            relation.is_some() || !inhabited.get(*set as usize).copied().unwrap_or(false)
-        };
-        if sets.clone().any(is_suspect) || rule.nodes.start < rule.nodes.end {
-            with_empty_sets.insert(rule.place);
-        }
-    }
-    let compiled: FxHashSet<RulePlace> = program.rules.iter().map(|it| it.place).collect();
-    for (id, policy) in cluster.policies.iter().enumerate() {
-        let policy_id = PolicyId(count(id));
-        let Some(subject) = policy.subject.as_ref().filter(|_| !is_annotation(policy)) else {
-            continue;
-        };
-        let selects = || {
-            // The compiled form shows only policies with an effect: `selecting` may miss a policy
-            // that selects pods, but never names one that selects none.
-            let known = selecting.get(id).copied().unwrap_or(false);
-            known || pods.any(subject, &[])
-        };
-        if let Some(key) = never(subject) {
-            let detail = key.map_or(FindingDetail::Nothing, FindingDetail::Text);
-            add(
-                Code::NeverMatches,
-                FindingTarget::Subject(policy_id),
-                true,
-                detail,
-            );
-        } else if !pods.is_empty && !selects() {
-            add(
-                Code::SelectsNothing,
-                FindingTarget::Subject(policy_id),
-                false,
-                FindingDetail::Nothing,
-            );
-        }
-        for direction in Direction::BOTH {
-            if is_ignored(policy, direction) {
-                continue;
-            }
-            for (index, rule) in policy.rules(direction).list.iter().enumerate() {
-                let place = RulePlace {
-                    policy: policy_id,
-                    direction,
-                    index: count(index),
-                };
-                // The peers of a rule that fails closed are no longer what its author wrote.
-                let effect = rule.effect.as_ref().filter(|_| !rule.failed_closed);
-                let peers = effect.and_then(|it| it.peers.as_ref());
-                let is_full = compiled.contains(&place) && !with_empty_sets.contains(&place);
-                for (peer, at) in peers.into_iter().flatten().zip(0..) {
-                    let at = FindingTarget::Peer(place, at);
-                    let key = match peer {
-                        Peer::Pods(set) => never(set),
-                        Peer::Nodes(selector) => {
-                            let key = contradiction(&selector.requirements, LabelOwner::Other);
-                            key.map(|key| Some(key.to_owned()))
-                        }
-                        Peer::Block { .. } | Peer::Domains(_) | Peer::All => None,
-                    };
-                    if let Some(key) = key {
-                        let detail = key.map_or(FindingDetail::Nothing, FindingDetail::Text);
-                        add(Code::NeverMatches, at, true, detail);
-                        continue;
-                    }
-                    if is_full || pods.is_empty {
-                        continue;
-                    }
-                    let has_match = match peer {
-                        Peer::Pods(set) => match is_relative(&set.namespaces) {
-                            false => pods.any(set, &[]),
-                            // Without a selected pod there is no subject to evaluate the peer for;
-                            // the subject has its own finding.
-                            true => {
-                                let homes = pods.homes(subject);
-                                homes.is_empty() || pods.any(set, &homes)
-                            }
-                        },
-                        Peer::Nodes(selector) => {
-                            // Without Node objects the input says nothing about nodes.
-                            let mut nodes =
-                                cluster.nodes.iter().filter(|it| it.has_object).peekable();
-                            nodes.peek().is_none()
-                                || nodes.any(|it| selector.matches(|key| label(&it.labels, key)))
-                        }
-                        Peer::Block { .. } | Peer::Domains(_) | Peer::All => true,
-                    };
-                    if !has_match {
-                        add(Code::PeerMatchesNothing, at, false, FindingDetail::Nothing);
-                    }
-                }
-            }
-        }
-    }
-    findings
+    // depends on the subject, or with nodes, need the slow search over labels.
+    let inhabited = inhabited(program);
+    let is_full = |set: &u32| {
+        let relation = program.set_relations.get(*set as usize).copied().flatten();
+        relation.is_none() && inhabited.get(*set as usize) == Some(&true)
+    };
+    let full = program.rules.iter().filter(|rule| {
+        let sets = rule.sets.of(&program.lists.sets);
+        sets.iter().all(is_full) && rule.nodes.start == rule.nodes.end
+    });
+    full.map(|rule| rule.place).collect()
 }
 
 /// Rules for a direction in which such a policy does not isolate are ignored (D31).
