@@ -340,4 +340,4 @@ fn packets_show_what_every_case_says() {
 }
 
 /// So many verdicts of all cases packets could show when they were last counted.
-const LEAST_MEASURED: usize = 2_584;
+const LEAST_MEASURED: usize = 2_593;

@@ -167,7 +167,7 @@ const FIGURES: &[Figure] = &[
     figure(TESTING, "Of the {} verdicts ", || number(case_questions())),
     figure(
         TESTING,
-        "| {} of the 2,631 verdicts can be measured",
+        "| {} of the 2,642 verdicts can be measured",
         || number(constant("crates/palisade/tests/cases.rs", "LEAST_MEASURED")),
     ),
     figure(TESTING, " verdicts {} are measured, and all are as", || {

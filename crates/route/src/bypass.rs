@@ -50,7 +50,7 @@ pub enum Bypass {
         /// The port of the switch.
         interface: String,
     },
-    /// Pods have parts of another interface.
+    /// Pods use sub-interfaces of another interface.
     Part {
         /// That interface.
         interface: String,
@@ -126,7 +126,7 @@ impl Bypass {
                 "this node does not forward to its pods itself; packets to all of them leave by {interface}: this network plugin is not supported"
             ),
             Bypass::Beside { interface, .. } => format!(
-                "pods have parts of {interface} (macvlan, ipvlan, SR-IOV); their packets bypass this node's network stack: this network plugin is not supported"
+                "pods use sub-interfaces of {interface} (macvlan, ipvlan, SR-IOV); their packets bypass this node's network stack: this network plugin is not supported"
             ),
             Bypass::Services => "IPVS translates Services: packets reach pods behind Services past their policies, and egress is evaluated for the Service's address; set kube-proxy to nftables or iptables mode".to_owned(),
             Bypass::Program { interface, point } => {

@@ -478,7 +478,7 @@ fn of_kind(kind: &InfoKind, shows: [bool; 2]) -> LinkKind {
         InfoKind::IpVtap,
         InfoKind::Netkit,
     ];
-    // The node uses these like hardware: pods can have parts of them, too.
+    // The node uses these like hardware: pods can use sub-interfaces of them, too.
     let hardware = [
         InfoKind::Bond,
         InfoKind::Vlan,
