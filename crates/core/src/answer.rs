@@ -5,6 +5,8 @@
 //! could have (D136).
 
 mod ports;
+#[cfg(test)]
+mod tests;
 mod unfold;
 
 use std::net::IpAddr;
