@@ -67,8 +67,13 @@ pub enum QueryError {
     /// The protocol exists only in the other family.
     #[error("`{0}` exists only in {1}; source and destination do not share that family")]
     WrongFamily(&'static str, Family),
-    /// No object has the address of the node.
+    /// Only pods name the node, so its address is unknown.
     #[error("the node `{0}` has no Node object in the input; add it")]
+    NoNodeObject(String),
+    /// The Node object has no address that counts (D106).
+    #[error(
+        "the Node object of `{0}` has no InternalIP or ExternalIP; add one to `status.addresses`"
+    )]
     NoAddress(String),
     /// A loopback address stands for the source itself, and the source is outside the cluster.
     #[error("{0} is a loopback address; only a pod or node itself reaches it")]

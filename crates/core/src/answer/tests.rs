@@ -8,8 +8,8 @@ use crate::fixture::{
     labelled, named, netpol, node, pass, pod, pods_of, port, ports, rule, service, tcp,
 };
 use crate::model::{
-    Cluster, ContainerPort, NamespaceId, Peer, Pod, PodId, PodSet, PortMatch, Service, ServicePort,
-    Workload,
+    Cluster, ContainerPort, NamespaceId, Node, Peer, Pod, PodId, PodSet, PortMatch, Service,
+    ServicePort, Workload,
 };
 use crate::net::Protocol;
 use crate::policy::{Action, Direction};
@@ -445,6 +445,35 @@ fn a_workload_stands_for_all_its_pods() {
     let verdicts = flows.iter().map(|it| it.outcome.verdict);
     let verdicts: Vec<FlowVerdict> = verdicts.collect();
     assert_eq!(verdicts, [FlowVerdict::Allow, FlowVerdict::Deny]);
+}
+
+#[test]
+fn a_node_without_an_address_needs_an_object_or_an_address() {
+    let with_node = |node| {
+        let mut cluster = with_policies(Vec::new());
+        cluster.pods[0].node = Some("n1");
+        cluster.nodes = vec![node];
+        cluster
+    };
+    let without_object = with_node(Node {
+        has_object: false,
+        addresses: Vec::new(),
+        ..node("n1", "192.0.2.1")
+    });
+    let expected = "the node `n1` has no Node object in the input; add it";
+    assert_eq!(answer(&without_object, "node/n1 y/c tcp/80"), expected);
+    assert_eq!(answer(&without_object, "y/c node/n1 tcp/80"), expected);
+    let via = "203.0.113.7 y/c tcp/80 via node/n1";
+    assert_eq!(answer(&without_object, via), expected);
+    // D106: these are the addresses that count.
+    let without_address = with_node(Node {
+        addresses: Vec::new(),
+        ..node("n1", "192.0.2.1")
+    });
+    assert_eq!(
+        answer(&without_address, "y/c node/n1 tcp/80"),
+        "the Node object of `n1` has no InternalIP or ExternalIP; add one to `status.addresses`"
+    );
 }
 
 #[test]

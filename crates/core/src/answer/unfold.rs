@@ -170,7 +170,7 @@ impl<'c> FlowEvaluator<'c> {
         }
         cases.retain(|case| !case.families.is_empty());
         if cases.is_empty() {
-            return Err(self.no_family(&sources, &targets));
+            return Err(self.no_family(&sources, &targets, &via));
         }
         Ok(cases)
     }
@@ -222,20 +222,30 @@ impl<'c> FlowEvaluator<'c> {
 
     /// Returns why no case is left: a node without an address, the protocol's family, or no shared
     /// family.
-    fn no_family(&self, sources: &[EndCandidate<'_>], targets: &[Target<'_>]) -> QueryError {
+    fn no_family(
+        &self,
+        sources: &[EndCandidate<'_>],
+        targets: &[Target<'_>],
+        via: &Via<'_>,
+    ) -> QueryError {
         // A node without an address is reported first: with its object in the input, the other
         // causes may not apply.
+        let entry = match via {
+            Via::Node(_, entry) => Some(entry),
+            Via::Nothing | Via::Service(_) => None,
+        };
         let candidates = targets.iter().map(|target| &target.end).chain(sources);
-        for candidate in candidates {
+        for candidate in candidates.chain(entry) {
             if let EndName::Node(id) = candidate.name
                 && candidate.addresses.is_empty()
+                && let Some(node) = self.cluster.nodes.get(id.0 as usize)
             {
-                let name = self
-                    .cluster
-                    .nodes
-                    .get(id.0 as usize)
-                    .map_or("", |it| it.name);
-                return QueryError::NoAddress(name.to_owned());
+                let name = node.name.to_owned();
+                return if node.has_object {
+                    QueryError::NoAddress(name)
+                } else {
+                    QueryError::NoNodeObject(name)
+                };
             }
         }
         match targets.first().map(|target| target.carried) {
