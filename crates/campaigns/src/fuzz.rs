@@ -1,17 +1,17 @@
-//! Fuzz targets: what must hold for whatever bytes the reader is given.
+//! Fuzz targets: invariants of reading arbitrary bytes.
 //!
 //! Two targets take bytes as a file. One target for each policy kind takes bytes as decisions: it
 //! starts from a valid object and changes, drops, renames and repeats parts of it, which reaches
-//! deeper than broken syntax does. Others take bytes as what an agent is told: lists and watches of
-//! an API server, all that one answers (again decisions), and messages of the kernel. The `fuzz`
+//! deeper than broken syntax does. Others take bytes as the input of an agent: lists and watches of
+//! an API server, all its responses (again decisions), and messages of the kernel. The `fuzz`
 //! directory runs them under a coverage-guided fuzzer; the tests replay its corpus on any
 //! toolchain.
 
-mod answers;
 mod cluster;
 mod kernel;
 mod mutate;
 mod objects;
+mod responses;
 mod seeds;
 
 use palisade_api::reference::{compare_documents, read_in_pieces, read_plainly};
@@ -19,19 +19,19 @@ use palisade_api::{Kind, Lines, Options, Problem, Source, read};
 use peak_alloc::PeakAlloc;
 use serde_json::Value;
 
-pub use answers::{list, watch};
 pub use cluster::cluster;
 pub use kernel::{conntrack, netfilter, route};
 pub use mutate::mutated;
+pub use responses::{list, watch};
 pub use seeds::{TARGETS, Target};
 
-/// The memory that an input of a size may take: a constant, a multiple of the input, and more for
-/// what the YAML parser must keep of collections in brackets, of which it reads only so much.
+/// The memory limit for an input of a size: a constant, a multiple of the input, and more for
+/// collections in brackets, which the YAML parser keeps up to a limit.
 pub fn memory_limit(bytes: usize) -> usize {
     (16 << 20) + 64 * bytes + 256 * bytes.min(1 << 19)
 }
 
-/// Runs a target and checks that it stays within its memory. The allocator must be the program's.
+/// Runs a target, and checks its memory limit. The allocator must be the program's.
 pub fn within_memory(allocator: &PeakAlloc, bytes: &[u8], target: impl Fn(&[u8])) -> usize {
     allocator.reset_peak_usage();
     let before = allocator.current_usage();
@@ -51,8 +51,8 @@ pub fn yaml(bytes: &[u8]) {
     check("fuzz.yaml", bytes);
 }
 
-/// The bytes are YAML or JSON. What the reader of block style does not give up, it reads as the
-/// full parser does, and lists in pieces say what they say in one go.
+/// The bytes are YAML or JSON. The reader of block style agrees with the full parser, unless it
+/// falls back to it, and a list read in pieces equals the list read at once.
 pub fn block(bytes: &[u8]) {
     let sources = [Source::new("fuzz.yaml", bytes.to_vec())];
     for source in &sources {
@@ -64,14 +64,14 @@ pub fn block(bytes: &[u8]) {
     assert_eq!(
         format!("{plain:?}"),
         format!("{in_pieces:?}"),
-        "another answer in pieces"
+        "the result in pieces differs"
     );
 }
 
-/// A piece of a list for texts as small as a fuzzer's.
+/// The size of a piece, small enough for a fuzzer's texts.
 const SMALL_PIECE: usize = 48;
 
-/// The bytes are a JSON file. It is called JSON exactly if serde's reader calls it so.
+/// The bytes are a JSON file. The reader accepts it as JSON exactly if serde does.
 pub fn json(bytes: &[u8]) {
     let problems = check("fuzz.json", bytes);
     let Some(is_json) = by_serde(bytes) else {
@@ -81,7 +81,7 @@ pub fn json(bytes: &[u8]) {
     assert_eq!(is_json, !refused, "serde: {is_json}, ours: {problems:?}");
 }
 
-/// Whether serde reads the bytes as JSON values; `None` where the two readers differ on purpose.
+/// Whether serde accepts the bytes as JSON values; `None` where the two readers differ on purpose.
 fn by_serde(bytes: &[u8]) -> Option<bool> {
     let text = std::str::from_utf8(bytes).ok()?;
     let start = text.trim_start();
@@ -91,7 +91,7 @@ fn by_serde(bytes: &[u8]) -> Option<bool> {
     }
     for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
         if let Err(error) = value {
-            // Limits of depth and of numbers are no matter of syntax.
+            // Limits of depth and of numbers are no syntax errors.
             let message = error.to_string();
             let limit = message.contains("recursion") || message.contains("out of range");
             return (!limit).then_some(false);
@@ -115,7 +115,8 @@ pub fn kind(kind: Kind, bytes: &[u8]) {
     assert_eq!(in_json, in_yaml, "JSON and YAML differ for {json}");
 }
 
-/// Reads the bytes and checks what every answer promises. Returns the problems without positions.
+/// Reads the bytes, and checks the invariants of every result. Returns the problems without
+/// positions.
 fn check(name: &str, bytes: &[u8]) -> Vec<(&'static str, Option<String>)> {
     let sources = [Source::new(name, bytes.to_vec())];
     let manifests = read(&sources, Options::default(), &|_| {});
@@ -133,12 +134,12 @@ fn check(name: &str, bytes: &[u8]) -> Vec<(&'static str, Option<String>)> {
     let invalid: usize = manifests.invalid.values().sum();
     assert!(
         invalid == 0 || errors > 0,
-        "an object is invalid and nothing says why"
+        "an object is invalid without a problem"
     );
     for object in &manifests.objects {
         assert!(
             object.valid || errors > 0,
-            "an object is invalid and nothing says why"
+            "an object is invalid without a problem"
         );
     }
     let mut problems: Vec<(&'static str, Option<String>)> = manifests
@@ -179,8 +180,8 @@ fn printable(problem: &Problem) {
     }
 }
 
-/// A value of our own choosing, for [`mutated`].
-fn words() -> &'static [Value] {
-    static WORDS: std::sync::OnceLock<Vec<Value>> = std::sync::OnceLock::new();
-    WORDS.get_or_init(seeds::words)
+/// The dictionary of [`mutated`].
+fn dictionary() -> &'static [Value] {
+    static DICTIONARY: std::sync::OnceLock<Vec<Value>> = std::sync::OnceLock::new();
+    DICTIONARY.get_or_init(seeds::dictionary)
 }

@@ -14,6 +14,7 @@ pub mod kernel_facts;
 pub mod lint;
 pub mod mutants;
 pub mod packets;
+pub mod plan_reader;
 pub mod reboot;
 mod seeds;
 pub mod simulate;

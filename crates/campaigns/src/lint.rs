@@ -1,12 +1,12 @@
-//! The exact findings of `lint` compared with what the definitions say of every flow of small
-//! random clusters. The second opinion knows the model and the order of evaluation, and nothing of
-//! the compiled form. It shares reading and lowering with the engine, which `agree` holds to the
+//! Compares the exact findings of `lint` with their definitions, applied to every flow of small
+//! random clusters. The reference uses the model and the order of evaluation, and nothing of the
+//! compiled form. It shares reading and lowering with the engine, which `agree` compares with the
 //! oracle.
 
 pub mod campaign;
 mod expect;
+mod reference;
 mod shrink;
-mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -23,10 +23,10 @@ use palisade_oracle::generate::scenario;
 use serde_json::Value;
 
 use self::expect::Expected;
-use self::world::World;
+use self::reference::ReferenceCluster;
 use palisade_generate::Rng;
 
-/// The codes that are compared.
+/// The compared codes.
 const CODES: [Code; 13] = [
     Code::Tie,
     Code::TieOverlap,
@@ -43,35 +43,35 @@ const CODES: [Code; 13] = [
     Code::PassNoEffect,
 ];
 
-/// What comparing one cluster came to.
+/// The comparison of one cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Compared {
-    /// How many findings of each kind were right.
+    /// The number of right findings of each code.
     pub right: BTreeMap<&'static str, u64>,
-    /// Those that should not be there, or are told wrongly.
+    /// Unexpected findings, and findings with wrong details.
     pub wrong: Vec<String>,
-    /// Those that should be there.
+    /// Missing findings.
     pub missed: Vec<String>,
 }
 
 impl Compared {
-    /// Whether nothing was wrong and nothing was missed.
+    /// Whether no finding is wrong or missing.
     pub fn is_right(&self) -> bool {
         self.wrong.is_empty() && self.missed.is_empty()
     }
 }
 
-/// The objects of a seed: a scenario of the oracle's, made denser in what findings are about.
+/// The objects of a seed: a scenario of the oracle with more repeated rules and ties.
 pub fn objects(seed: u64) -> (Vec<Value>, Vec<(String, IpAddr)>) {
     let scenario = scenario(seed, 0);
     let mut rng = Rng::new(seed ^ 0x5f37_59df);
     let mut objects = scenario.objects;
-    thicken(&mut rng, &mut objects);
+    densify(&mut rng, &mut objects);
     (objects, scenario.dns)
 }
 
-/// Repeats rules, in their own policy and in others of the kind, and makes priorities equal.
-fn thicken(rng: &mut Rng, objects: &mut [Value]) {
+/// Repeats rules, in their own policy and in others of the kind, and equalizes priorities.
+fn densify(rng: &mut Rng, objects: &mut [Value]) {
     let is_policy = |object: &Value| {
         let kind = object["kind"].as_str().unwrap_or_default();
         kind.ends_with("NetworkPolicy")
@@ -94,8 +94,8 @@ fn thicken(rng: &mut Rng, objects: &mut [Value]) {
             let rules = source.pointer(&format!("/spec/{key}"));
             let rules = rules.and_then(Value::as_array).cloned().unwrap_or_default();
             let n = u64::try_from(rules.len()).unwrap_or(0);
-            let picked = usize::try_from(rng.below(n)).unwrap_or(0);
-            let Some(mut rule) = rules.get(picked).cloned().filter(|_| rng.chance(50)) else {
+            let index = usize::try_from(rng.below(n)).unwrap_or(0);
+            let Some(mut rule) = rules.get(index).cloned().filter(|_| rng.chance(50)) else {
                 continue;
             };
             if let Some(fields) = rule.as_object_mut() {
@@ -133,7 +133,7 @@ pub fn compare(seed: u64) -> Compared {
     compare_objects(&objects, &dns)
 }
 
-/// Compares the findings about some objects.
+/// Compares the findings for some objects.
 pub fn compare_objects(objects: &[Value], dns: &[(String, IpAddr)]) -> Compared {
     let text = serde_json::to_vec(objects).unwrap_or_default();
     let sources = [Source::new("objects.json", text)];
@@ -142,7 +142,7 @@ pub fn compare_objects(objects: &[Value], dns: &[(String, IpAddr)]) -> Compared 
     let cluster = &lowered.cluster;
     let program = compile(cluster);
     let mut compared = Compared::default();
-    let Some(world) = World::new(cluster, &program) else {
+    let Some(reference) = ReferenceCluster::new(cluster, &program) else {
         return compared;
     };
     if cluster.pods.is_empty() {
@@ -150,20 +150,25 @@ pub fn compare_objects(objects: &[Value], dns: &[(String, IpAddr)]) -> Compared 
     }
     let found = lint(cluster, &program);
     let found: Vec<&Finding> = found.iter().filter(|it| CODES.contains(&it.code)).collect();
-    let expected = world.expected();
-    judge(&world, &found, &expected, &mut compared);
+    let expected = reference.expected();
+    compare_findings(&reference, &found, &expected, &mut compared);
     compared
 }
 
-fn judge(world: &World<'_>, found: &[&Finding], expected: &Expected, compared: &mut Compared) {
-    let cluster = world.cluster;
-    let mut seen: BTreeSet<(Code, FindingTarget)> = BTreeSet::new();
+fn compare_findings(
+    reference: &ReferenceCluster<'_>,
+    found: &[&Finding],
+    expected: &Expected,
+    compared: &mut Compared,
+) {
+    let cluster = reference.cluster;
+    let mut reported: BTreeSet<(Code, FindingTarget)> = BTreeSet::new();
     let mut pairs: BTreeMap<(Code, FindingTarget), BTreeSet<Decider>> = BTreeMap::new();
     for finding in found {
         let key = (finding.code, finding.at);
-        seen.insert(key);
-        let text = || words(cluster, finding.code, finding.at);
-        let mistakes = mistakes(world, finding, expected.get(&key));
+        reported.insert(key);
+        let text = || describe(cluster, finding.code, finding.at);
+        let mistakes = mistakes(reference, finding, expected.get(&key));
         for mistake in &mistakes {
             compared.wrong.push(format!("{}: {mistake}", text()));
         }
@@ -183,52 +188,52 @@ fn judge(world: &World<'_>, found: &[&Finding], expected: &Expected, compared: &
                 | FindingTarget::Pod(_)
                 | FindingTarget::Service(_) => None,
             });
-            let parts = others.chain([first]);
-            let parts = parts.map(|it| Decider::Isolation(it, Direction::Ingress));
-            pairs.entry(key).or_default().extend(parts);
+            let deciders = others.chain([first]);
+            let deciders = deciders.map(|it| Decider::Isolation(it, Direction::Ingress));
+            pairs.entry(key).or_default().extend(deciders);
         }
     }
     for (key, by) in expected {
-        if !seen.contains(key) {
-            compared.missed.push(words(cluster, key.0, key.1));
+        if !reported.contains(key) {
+            compared.missed.push(describe(cluster, key.0, key.1));
         }
         if matches!(key.0, Code::TieConflict | Code::TieOverlap)
             && let Some(by) = by
-            && seen.contains(key)
+            && reported.contains(key)
             && pairs.get(key) != Some(by)
         {
             compared
                 .wrong
-                .push(format!("{}: other pairs", words(cluster, key.0, key.1)));
+                .push(format!("{}: other pairs", describe(cluster, key.0, key.1)));
         }
     }
 }
 
-/// What is wrong with a finding.
+/// The mistakes of a finding.
 fn mistakes(
-    world: &World<'_>,
+    reference: &ReferenceCluster<'_>,
     finding: &Finding,
     expected: Option<&Option<BTreeSet<Decider>>>,
 ) -> Vec<String> {
     let mut mistakes = Vec::new();
     let is_exact = matches!(finding.code, Code::Shadowed | Code::Overridden) && !finding.always;
     match expected {
-        // What is always so is told of rules that match nothing now.
+        // Findings that always hold are also reported for rules that match nothing now.
         None if finding.code == Code::Shadowed && finding.always => {}
-        None => mistakes.push("should not be there".to_owned()),
+        None => mistakes.push("is unexpected".to_owned()),
         Some(Some(by)) if is_exact && !by.iter().eq(&finding.by) => {
-            mistakes.push(format!("by {:?}, and not {by:?}", finding.by));
+            mistakes.push(format!("by {:?} instead of {by:?}", finding.by));
         }
         Some(_) => {}
     }
     if let (Code::Shadowed, true, FindingTarget::Rule(place)) =
         (finding.code, finding.always, finding.at)
-        && !world.is_covered(place, &finding.by)
+        && !reference.is_covered(place, &finding.by)
     {
-        mistakes.push("is not so always".to_owned());
+        mistakes.push("does not always hold".to_owned());
     }
     if let Some(witness) = &finding.witness {
-        mistakes.extend(shows(world, finding, witness));
+        mistakes.extend(check_witness(reference, finding, witness));
     } else if !finding.always
         && matches!(
             finding.code,
@@ -246,8 +251,12 @@ fn mistakes(
     mistakes
 }
 
-/// What is wrong with a witness: the rule, or the two rules, have to match it.
-fn shows(world: &World<'_>, finding: &Finding, witness: &Witness) -> Option<String> {
+/// Checks that the rule, or both rules, of a finding match its witness.
+fn check_witness(
+    reference: &ReferenceCluster<'_>,
+    finding: &Finding,
+    witness: &Witness,
+) -> Option<String> {
     let rules: Vec<RulePlace> = match finding.at {
         FindingTarget::Rule(place) => vec![place],
         FindingTarget::Policy(_) if finding.code == Code::TieConflict => {
@@ -270,24 +279,24 @@ fn shows(world: &World<'_>, finding: &Finding, witness: &Witness) -> Option<Stri
         Direction::Egress => (witness.source, witness.destination),
     };
     let EndName::Pod(subject) = subject else {
-        return Some("the witness is not about a pod".to_owned());
+        return Some("the subject of the witness is no pod".to_owned());
     };
-    let at = |place: &RulePlace| world.rules.iter().position(|it| it.place == *place);
-    let all = world.matching(
+    let at = |place: &RulePlace| reference.rules.iter().position(|it| it.place == *place);
+    let all = reference.matching(
         direction,
         PodId(subject.0),
         (peer, witness.family),
         witness.flow.traffic,
     );
-    let shown = all.iter().any(|mask| {
+    let has_match = all.iter().any(|mask| {
         let mut places = rules.iter().map(at);
         places.all(|at| at.is_some_and(|at| mask & 1 << at != 0))
     });
-    (!shown).then(|| format!("the witness shows nothing: {witness:?}"))
+    (!has_match).then(|| format!("the rules do not match the witness: {witness:?}"))
 }
 
-impl World<'_> {
-    /// Whether some of these rules match whatever a rule matches.
+impl ReferenceCluster<'_> {
+    /// Whether these rules together match every flow that a rule matches.
     fn is_covered(&self, place: RulePlace, by: &[Decider]) -> bool {
         let at = |place: RulePlace| self.rules.iter().position(|it| it.place == place);
         let by = by.iter().filter_map(|it| at(it.rule()?));
@@ -300,7 +309,7 @@ impl World<'_> {
     }
 }
 
-fn words(cluster: &Cluster<'_>, code: Code, at: FindingTarget) -> String {
+fn describe(cluster: &Cluster<'_>, code: Code, at: FindingTarget) -> String {
     let rule = |it: RulePlace| {
         format!(
             "{}#{}[{}]",

@@ -105,7 +105,7 @@ fn run() -> Result<()> {
         }
         Command::Lint(args) => {
             let report = linting::run(&args);
-            if !report.shown.is_empty() {
+            if !report.examples.is_empty() {
                 anyhow::bail!("lint finds too much or too little\n{report}");
             }
             report.to_string()

@@ -1,5 +1,6 @@
-//! Engine against kernel: random clusters of every generation are built in network namespaces,
-//! enforced by the real code and probed with packets; every verdict must be what the kernel did.
+//! Compares the engine with the kernel: random clusters of all API versions are built in network
+//! namespaces, enforced by the real code and probed with packets. Every verdict must equal the
+//! kernel's.
 
 pub mod campaign;
 mod dense;
@@ -21,112 +22,112 @@ use palisade_nft::node::{Generation, Settings, ruleset};
 use palisade_nft::ruleset::Ruleset;
 use palisade_oracle::generate::scenario;
 
-/// A flow for which engine and kernel differ.
+/// A flow with different verdicts of engine and kernel.
 #[derive(Clone, Debug)]
 pub struct Difference {
     /// The seed of the cluster.
     pub seed: u64,
-    /// What was sent, what was predicted and what was measured, in words.
-    pub words: String,
+    /// The packet, the prediction and the measurement.
+    pub message: String,
 }
 
-/// What some clusters came to.
+/// The comparison of some clusters.
 #[derive(Clone, Debug, Default)]
 pub struct Compared {
-    /// How many clusters.
+    /// The number of clusters.
     pub clusters: u64,
-    /// How many packets were sent to compare a verdict.
+    /// Packets sent to compare a verdict.
     pub probes: u64,
-    /// How many of them were predicted to be denied.
+    /// Of those, packets predicted to be denied.
     pub denied: u64,
-    /// How many flows could not be shown with packets.
-    pub unshown: u64,
-    /// Where engine and kernel differ.
+    /// Flows that packets cannot measure.
+    pub unmeasured: u64,
+    /// The differences.
     pub differences: Vec<Difference>,
 }
 
 impl Compared {
-    /// Adds those of other clusters.
+    /// Adds the comparison of other clusters.
     pub fn add(&mut self, other: Compared) {
         self.clusters += other.clusters;
         self.probes += other.probes;
         self.denied += other.denied;
-        self.unshown += other.unshown;
+        self.unmeasured += other.unmeasured;
         self.differences.extend(other.differences);
     }
 }
 
-/// How many questions of the scenario are asked beside the matrix.
+/// Flow queries of the scenario, beside the matrix.
 const QUESTIONS: usize = 200;
 
-/// A change to a ruleset on its way into the kernel.
+/// A change of a ruleset before its installation.
 pub type Change<'c> = &'c dyn Fn(&mut Ruleset);
 
 /// Compares engine and kernel on the cluster of a seed.
 pub fn compare(seed: u64, change: Option<Change<'_>>) -> Result<Compared, LabError> {
     let scenario = scenario(seed, QUESTIONS);
     let mut objects = scenario.objects;
-    if asks_by_sets(seed) {
+    if uses_set_lookups(seed) {
         objects.extend(dense::policies(seed, &objects));
     }
     let text = serde_json::to_vec(&objects).unwrap_or_default();
     let sources = [Source::new("objects.json", text)];
     let manifests = read(&sources, Options::default(), &|_| {});
     let lowered = lower(&manifests.objects, scenario.dns);
-    let asked = scenario.queries.iter();
-    let asked: Vec<FlowQuery> = asked.filter_map(|it| FlowQuery::parse(it).ok()).collect();
-    cluster(seed, &lowered.cluster, asked, change)
+    let queries = scenario.queries.iter();
+    let queries: Vec<FlowQuery> = queries.filter_map(|it| FlowQuery::parse(it).ok()).collect();
+    cluster(seed, &lowered.cluster, queries, change)
 }
 
 fn cluster(
     seed: u64,
     cluster: &Cluster<'_>,
-    mut asked: Vec<FlowQuery>,
+    mut queries: Vec<FlowQuery>,
     change: Option<Change<'_>>,
 ) -> Result<Compared, LabError> {
     let names = AddedNames::of(cluster);
     let mut outside = questions::outside(cluster);
-    outside.extend(questions::named(&asked));
-    let furnished = complete(cluster, &names, &outside);
-    let program = compile(&furnished.cluster);
-    let respondent = FlowEvaluator::new(&furnished.cluster, &program);
-    let mut realiser = ProbePlanner::new(&furnished);
-    asked.extend(questions::matrix(&furnished));
-    asked.extend(seldom(&furnished));
-    realiser.keep_free(&asked);
-    let trials = asked.iter().filter_map(|question| {
-        let trial = Trial::new(&respondent, &furnished, &mut realiser, question);
-        Some((question, trial.ok()?))
+    outside.extend(questions::named(&queries));
+    let completed = complete(cluster, &names, &outside);
+    let program = compile(&completed.cluster);
+    let evaluator = FlowEvaluator::new(&completed.cluster, &program);
+    let mut planner = ProbePlanner::new(&completed);
+    queries.extend(questions::matrix(&completed));
+    queries.extend(portless_queries(&completed));
+    planner.keep_free(&queries);
+    let trials = queries.iter().filter_map(|query| {
+        let trial = Trial::new(&evaluator, &completed, &mut planner, query);
+        Some((query, trial.ok()?))
     });
     let trials: Vec<(&FlowQuery, Trial)> = trials.collect();
-    let mut lab = Lab::build(&furnished, &realiser.entries, &|_| {})?;
-    enforce(&mut lab, &furnished, &program, seed, change)?;
+    let mut lab = Lab::build(&completed, &planner.entries, &|_| {})?;
+    enforce(&mut lab, &completed, &program, seed, change)?;
     let means: Vec<ProbeKind> = trials.iter().flat_map(|(_, trial)| trial.shown()).collect();
-    let seen = lab.measure(&means, &|_| {})?;
+    let measured = lab.measure(&means, &|_| {})?;
     let mut compared = Compared {
         clusters: 1,
         probes: means.len() as u64,
         ..Compared::default()
     };
-    let mut seen = seen.into_iter();
-    for (question, trial) in &trials {
-        let verdicts = trial.compare(&mut seen);
+    let mut measured = measured.into_iter();
+    for (query, trial) in &trials {
+        let verdicts = trial.compare(&mut measured);
         let denied = trial.predicted.flows.iter().zip(&trial.means);
         let denied = denied.filter(|(single, means)| means.is_ok() && is_denied(single));
         compared.denied += denied.count() as u64;
-        compared.unshown += trial.means.iter().filter(|it| it.is_err()).count() as u64;
+        compared.unmeasured += trial.means.iter().filter(|it| it.is_err()).count() as u64;
         if verdicts.differs {
-            let words = format!(
-                "{question:?}: predicted {:?}, measured {:?}{}",
+            let message = format!(
+                "{query:?}: predicted {:?}, measured {:?}{}",
                 verdicts.predicted,
                 verdicts.measured,
                 if verdicts.unanswered {
-                    ", unanswered"
+                    ", without a reply"
                 } else {
                     ""
                 },
             );
-            compared.differences.push(Difference { seed, words });
+            compared.differences.push(Difference { seed, message });
         }
     }
     let guarded = guards::check(seed, &mut lab, &trials)?;
@@ -134,21 +135,21 @@ fn cluster(
     Ok(compared)
 }
 
-/// In every other cluster there are more NetworkPolicies, and unions are asked by sets, however
-/// small.
-fn asks_by_sets(seed: u64) -> bool {
+/// Whether a cluster has additional NetworkPolicies, and set lookups for all unions: every other
+/// one.
+fn uses_set_lookups(seed: u64) -> bool {
     seed.is_multiple_of(2)
 }
 
-/// What every node's ruleset depends on beside its plan.
+/// The settings of every node's ruleset.
 pub fn settings() -> Settings {
     node_settings(Generation::FIRST)
 }
 
-/// What people seldom ask about: protocols without ports.
-fn seldom(furnished: &CompletedCluster<'_>) -> Vec<FlowQuery> {
-    let cluster = &furnished.cluster;
-    let pods = furnished.pods.iter();
+/// Flow queries for protocols without ports.
+fn portless_queries(completed: &CompletedCluster<'_>) -> Vec<FlowQuery> {
+    let cluster = &completed.cluster;
+    let pods = completed.pods.iter();
     let pods = pods.filter_map(|id| cluster.pods.get(id.0 as usize));
     let ends: Vec<Endpoint> = pods
         .map(|pod| {
@@ -164,7 +165,7 @@ fn seldom(furnished: &CompletedCluster<'_>) -> Vec<FlowQuery> {
     ];
     let mut questions = Vec::new();
     for (index, source) in ends.iter().enumerate() {
-        // The next few of each, all around.
+        // The next few pods after each, cyclically.
         for (destination, port) in ends.iter().cycle().skip(index + 1).zip(&ports) {
             if destination != source {
                 questions.push(FlowQuery {
@@ -185,15 +186,19 @@ fn is_denied(single: &palisade_core::answer::FlowAnswer) -> bool {
 
 fn enforce(
     lab: &mut Lab,
-    furnished: &CompletedCluster<'_>,
+    completed: &CompletedCluster<'_>,
     program: &palisade_core::program::Program,
     seed: u64,
     change: Option<Change<'_>>,
 ) -> Result<(), LabError> {
-    let merge_over = if asks_by_sets(seed) { 0 } else { MERGE_OVER };
+    let merge_over = if uses_set_lookups(seed) {
+        0
+    } else {
+        MERGE_OVER
+    };
     let settings = settings();
-    for node in 0..furnished.topology.nodes.len() {
-        let cluster = &furnished.cluster;
+    for node in 0..completed.topology.nodes.len() {
+        let cluster = &completed.cluster;
         let name = cluster.nodes.get(node).map_or("", |node| node.name);
         let plan = plan_merging(cluster, program, name, merge_over);
         let mut ruleset = ruleset(&plan, &settings);

@@ -1,5 +1,5 @@
-//! Engine and oracle agree on a million answers, over clusters that contain every combination of
-//! peer, tier, action, generation, direction, port and defect.
+//! Engine and oracle agree on a million answers, on clusters with every combination of peer, tier,
+//! action, API version, direction, port and defect.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use palisade_campaigns::agree::{Compared, compare};
 use palisade_oracle::generate::{Mark, marks_required};
 
-/// Seeds 0 to here contain every combination.
+/// The number of seeds, which contain every combination.
 const SEEDS: u64 = 4_000;
 const QUESTIONS: usize = 280;
 
@@ -51,12 +51,15 @@ fn a_million_answers_agree_and_every_combination_occurs() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
     let verdicts = left.verdicts + right.verdicts;
     println!(
-        "{verdicts} answers agree; {} questions cannot be asked",
+        "{verdicts} answers agree; {} queries have no answer",
         left.unanswered + right.unanswered
     );
     assert!(verdicts >= 1_000_000, "{verdicts}");
     let over_budget = left.over_budget + right.over_budget;
-    assert!(over_budget >= 500, "{over_budget} policies do not fit");
+    assert!(
+        over_budget >= 500,
+        "{over_budget} policies are over the budget"
+    );
     let missing: Vec<Mark> = marks_required()
         .into_iter()
         .filter(|mark| !marks.contains(mark))

@@ -1,4 +1,4 @@
-//! Whole clusters at once say what single answers and the oracle say, for every pair and port.
+//! Connectivity of whole clusters equals single answers and the oracle's, for every pair and port.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,14 +10,14 @@
 
 use palisade_campaigns::cells::{Compared, compare};
 
-/// So many random clusters; `palisade-campaigns cells` goes on from there.
+/// Random clusters of this test; `palisade-campaigns cells` runs more.
 const SEEDS: u64 = 240;
 
 /// Clusters that have shown a mistake.
 const FOUND: [u64; 2] = [1001, 1026];
 
 #[test]
-fn the_fold_is_what_is_decided_one_by_one_and_what_the_oracle_says() {
+fn the_fold_equals_single_decisions_and_the_oracle() {
     let run = |seeds: &mut dyn Iterator<Item = u64>| {
         let mut all = Compared::default();
         for seed in seeds {

@@ -1,5 +1,5 @@
-//! The fuzz corpus, replayed on the stable toolchain: no panic, no hang, memory in proportion. What
-//! an agent is told is also changed at random, a little, in every run.
+//! Replays the fuzz corpus on the stable toolchain: no panic, no hang, bounded memory. Inputs of an
+//! agent are also mutated at random in every run.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// The inputs in `fuzz/corpus/TARGET`, at least so many.
+/// The inputs in `fuzz/corpus/TARGET`, which must be at least `least`.
 fn corpus(target: &str, least: usize) -> Vec<(PathBuf, Vec<u8>)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../fuzz/corpus")
@@ -39,12 +39,12 @@ fn corpus(target: &str, least: usize) -> Vec<(PathBuf, Vec<u8>)> {
     files.into_iter().map(read).collect()
 }
 
-/// Replays the corpus of a target. One input may not take longer than a hang would.
+/// Replays the corpus of a target, with a time limit for each input.
 fn replay(target: &str, least: usize, run: impl Fn(&[u8])) {
     let inputs = corpus(target, least);
     for (file, bytes) in &inputs {
         let started = Instant::now();
-        let _said = Said(format!("{}", file.display()));
+        let _print = PrintOnPanic(format!("{}", file.display()));
         run(bytes);
         assert!(
             started.elapsed() < Duration::from_secs(10),
@@ -55,10 +55,10 @@ fn replay(target: &str, least: usize, run: impl Fn(&[u8])) {
     println!("{target}: {} inputs", inputs.len());
 }
 
-/// Says what was being tried when something panics.
-struct Said(String);
+/// Prints the current input when a test panics.
+struct PrintOnPanic(String);
 
-impl Drop for Said {
+impl Drop for PrintOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             println!("with {}", self.0);
@@ -66,8 +66,8 @@ impl Drop for Said {
     }
 }
 
-/// The first seed; `PALISADE_FUZZ_SEED` is another, and `PALISADE_FUZZ_INPUTS` says how many follow
-/// it.
+/// The first seed. `PALISADE_FUZZ_SEED` overrides it, and `PALISADE_FUZZ_INPUTS` the number of
+/// inputs.
 const SEED: u64 = 1;
 
 fn number(variable: &str, default: u64) -> u64 {
@@ -75,8 +75,8 @@ fn number(variable: &str, default: u64) -> u64 {
     text.map_or(default, |it| it.parse().expect("a number"))
 }
 
-/// Replays the corpus of a target, and as many inputs that are made of it.
-fn replay_and_change(target: &str, count: u64, run: fn(&[u8])) {
+/// Replays the corpus of a target, and a number of mutations of it.
+fn replay_and_mutate(target: &str, count: u64, run: fn(&[u8])) {
     let least = 14;
     replay(target, least, |bytes| {
         within_memory(&ALLOCATOR, bytes, run);
@@ -85,19 +85,20 @@ fn replay_and_change(target: &str, count: u64, run: fn(&[u8])) {
     let first = number("PALISADE_FUZZ_SEED", SEED);
     let started = Instant::now();
     for seed in first..first + number("PALISADE_FUZZ_INPUTS", count) {
-        let bytes = changed(&inputs, seed);
-        let _said = Said(format!(
+        let bytes = mutated(&inputs, seed);
+        let _print = PrintOnPanic(format!(
             "{target}: PALISADE_FUZZ_SEED={seed} PALISADE_FUZZ_INPUTS=1, {:?}",
             String::from_utf8_lossy(&bytes)
         ));
         within_memory(&ALLOCATOR, &bytes, run);
     }
     let seconds = started.elapsed().as_secs_f64();
-    println!("{target}: changed from seed {first} on, {seconds:.1} s");
+    println!("{target}: mutations from seed {first} on, {seconds:.1} s");
 }
 
-/// An input with a few changes: bytes, lengths, parts that are gone, double, or another input's.
-fn changed(inputs: &[(PathBuf, Vec<u8>)], seed: u64) -> Vec<u8> {
+/// An input with a few changes: bytes, lengths, and parts that are deleted, doubled or another
+/// input's.
+fn mutated(inputs: &[(PathBuf, Vec<u8>)], seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut random = |below: usize| {
         state ^= state << 13;
@@ -138,7 +139,7 @@ fn changed(inputs: &[(PathBuf, Vec<u8>)], seed: u64) -> Vec<u8> {
 
 /// One test, because the allocator counts for the whole process.
 #[test]
-fn every_target_holds_on_its_corpus() {
+fn every_target_passes_its_corpus() {
     let within = |bytes: &[u8], target: fn(&[u8])| {
         within_memory(&ALLOCATOR, bytes, target);
     };
@@ -146,15 +147,15 @@ fn every_target_holds_on_its_corpus() {
     replay("yaml", 50, |bytes| within(bytes, block));
     replay("json", 50, |bytes| within(bytes, block));
     replay("json", 50, |bytes| within(bytes, json));
-    // Here the bytes are decisions: the object that they make may be much larger.
+    // These bytes are decisions: the resulting object may be much larger.
     for target in TARGETS {
         replay(target.name, 50, |bytes| kind(target.kind, bytes));
     }
-    // As many of each as take a second or two.
-    replay_and_change("list", 5_000, list);
-    replay_and_change("watch", 5_000, watch);
-    replay_and_change("cluster", 120, cluster);
-    replay_and_change("netfilter", 10_000, netfilter);
-    replay_and_change("conntrack", 10_000, conntrack);
-    replay_and_change("route", 10_000, route);
+    // Counts that take a second or two.
+    replay_and_mutate("list", 5_000, list);
+    replay_and_mutate("watch", 5_000, watch);
+    replay_and_mutate("cluster", 120, cluster);
+    replay_and_mutate("netfilter", 10_000, netfilter);
+    replay_and_mutate("conntrack", 10_000, conntrack);
+    replay_and_mutate("route", 10_000, route);
 }

@@ -1,4 +1,4 @@
-//! What two clusters disagree about is what single answers about both say, for every pair and port.
+//! The difference of two clusters equals single answers about both, for every pair and port.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,14 +10,14 @@
 
 use palisade_campaigns::differ::{Compared, compare};
 
-/// So many random changes; `palisade-campaigns differ` goes on from there.
+/// Random changes of this test; `palisade-campaigns differ` runs more.
 const SEEDS: u64 = 200;
 
 /// Changes that have shown a mistake.
 const FOUND: [u64; 11] = [26, 50, 61, 84, 91, 295, 386, 724, 798, 845, 105_102];
 
 #[test]
-fn a_difference_is_what_single_answers_about_both_clusters_say() {
+fn a_difference_equals_single_answers_about_both_clusters() {
     let run = |seeds: &mut dyn Iterator<Item = u64>| {
         let mut all = Compared::default();
         for seed in seeds {

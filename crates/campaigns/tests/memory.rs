@@ -1,4 +1,4 @@
-//! Memory stays in proportion to the input, whatever the input is.
+//! Memory is bounded by the size of the input.
 
 #![allow(
     clippy::unwrap_used,
@@ -34,7 +34,7 @@ fn numbered(size: usize, unit: impl Fn(usize) -> String) -> String {
     text
 }
 
-/// YAML that asks for much, of about so many bytes.
+/// YAML that is expensive to read, of about `size` bytes.
 fn yaml_inputs(size: usize) -> Vec<(&'static str, String)> {
     let fill = |unit: &str| fill(size, unit);
     vec![

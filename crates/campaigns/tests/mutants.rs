@@ -1,5 +1,5 @@
-//! Whether the seeded mistakes still fit the sources: they apply, say what is wrong, and name tests
-//! that exist.
+//! The seeded mistakes match the sources: they apply, have a description, and name tests that
+//! exist.
 
 #![allow(
     clippy::unwrap_used,
@@ -50,10 +50,14 @@ fn every_patch_applies() {
         .iter()
         .filter_map(|it| Some(format!("{}: {}", it.name, applies(&it.path).err()?)))
         .collect();
-    assert!(stale.is_empty(), "make these anew:\n{}", stale.join("\n"));
+    assert!(
+        stale.is_empty(),
+        "update these patches:\n{}",
+        stale.join("\n")
+    );
 }
 
-/// What finds stale patches has to find one.
+/// The check for stale patches detects one.
 #[test]
 fn a_patch_of_something_else_does_not_apply() {
     let directory = tempfile::tempdir().unwrap();
@@ -69,7 +73,7 @@ fn a_patch_of_something_else_does_not_apply() {
 }
 
 #[test]
-fn numbers_are_unique_and_sentences_are_sentences() {
+fn numbers_are_unique_and_descriptions_are_sentences() {
     let mut names: BTreeMap<u32, String> = BTreeMap::new();
     for mutant in mutants() {
         let Mutant { name, what, .. } = &mutant;
@@ -92,7 +96,7 @@ fn the_table_of_the_documentation_has_every_mistake() {
     }
 }
 
-/// A package of the workspace: its name, and where it is.
+/// The packages of the workspace, with their directories.
 fn packages() -> BTreeMap<String, PathBuf> {
     let directories = fs::read_dir(root().join("crates")).unwrap();
     let directories = directories.map(|it| it.unwrap().path());
@@ -105,7 +109,7 @@ fn packages() -> BTreeMap<String, PathBuf> {
         .collect()
 }
 
-/// Everything that is written in Rust below a directory.
+/// The text of all Rust files below a directory.
 fn sources(directory: &Path) -> String {
     let mut text = String::new();
     let Ok(entries) = fs::read_dir(directory) else {
@@ -122,20 +126,24 @@ fn sources(directory: &Path) -> String {
     text
 }
 
-/// What is wrong with the arguments of `cargo test`, if anything is.
-fn wrong(packages: &BTreeMap<String, PathBuf>, build: &[String], run: &[String]) -> Option<String> {
+/// The error in arguments of `cargo test`, if any.
+fn error_in(
+    packages: &BTreeMap<String, PathBuf>,
+    build: &[String],
+    run: &[String],
+) -> Option<String> {
     let mut directories: Vec<&PathBuf> = Vec::new();
     let mut n_targets = 0;
-    let mut words = build.iter().map(String::as_str);
-    while let Some(word) = words.next() {
+    let mut args = build.iter().map(String::as_str);
+    while let Some(arg) = args.next() {
         let exists = |file: &str| directories.iter().any(|it| it.join(file).is_file());
-        match word {
-            "-p" => match words.next().and_then(|name| packages.get(name)) {
+        match arg {
+            "-p" => match args.next().and_then(|name| packages.get(name)) {
                 Some(directory) => directories.push(directory),
                 None => return Some("no such package".to_owned()),
             },
             "--test" => {
-                let name = words.next().unwrap_or_default();
+                let name = args.next().unwrap_or_default();
                 if !exists(&format!("tests/{name}.rs")) && !exists(&format!("tests/{name}/main.rs"))
                 {
                     return Some(format!("no test {name}"));
@@ -154,14 +162,13 @@ fn wrong(packages: &BTreeMap<String, PathBuf>, build: &[String], run: &[String])
                 }
                 n_targets += 1;
             }
-            other => return Some(format!("{other} is not an argument that is known")),
+            other => return Some(format!("unknown argument {other}")),
         }
     }
     if n_targets == 0 {
-        return Some("it names no tests".to_owned());
+        return Some("no tests".to_owned());
     }
-    // A name that no test has any more would find nothing, and neither would one of a module that
-    // was renamed.
+    // The name of a renamed test or module would select no test.
     let text: String = directories.iter().map(|it| sources(it)).collect();
     let is_module = |name: &str| {
         text.contains(&format!("mod {name};")) || text.contains(&format!("mod {name} {{"))
@@ -170,23 +177,23 @@ fn wrong(packages: &BTreeMap<String, PathBuf>, build: &[String], run: &[String])
     filters.find_map(|filter| {
         let (modules, name) = filter.rsplit_once("::").unwrap_or(("", filter));
         let mut modules = modules.split("::").filter(|it| !it.is_empty());
-        if let Some(gone) = modules.find(|it| !is_module(it)) {
-            return Some(format!("no module is called {gone}"));
+        if let Some(missing) = modules.find(|it| !is_module(it)) {
+            return Some(format!("no module {missing}"));
         }
-        (!text.contains(name)).then(|| format!("no test is called {name}"))
+        (!text.contains(name)).then(|| format!("no test {name}"))
     })
 }
 
 #[test]
-fn what_finds_a_mistake_exists() {
+fn the_tests_of_a_mistake_exist() {
     let packages = packages();
     for mutant in mutants() {
         for tests in &mutant.found_by {
-            let wrong = wrong(&packages, &tests.build, &tests.run);
-            assert_eq!(wrong, None, "{}: {tests:?}", mutant.name);
+            let error_in = error_in(&packages, &tests.build, &tests.run);
+            assert_eq!(error_in, None, "{}: {tests:?}", mutant.name);
         }
     }
-    let words = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
+    let args = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
     for build in [
         "-p palisade-nowhere --lib",
         "-p palisade-nft --test nowhere",
@@ -194,11 +201,11 @@ fn what_finds_a_mistake_exists() {
         "-p palisade-nft",
         "-p palisade-nft --lib --release",
     ] {
-        assert!(wrong(&packages, &words(build), &[]).is_some(), "{build}");
+        assert!(error_in(&packages, &args(build), &[]).is_some(), "{build}");
     }
-    let nobody = format!("no_test_is_{}", "called_so");
-    let build = words("-p palisade-nft --test kernel");
-    assert!(wrong(&packages, &build, &[nobody]).is_some());
-    assert!(wrong(&packages, &build, &["no_module::".into()]).is_some());
-    assert_eq!(wrong(&packages, &build, &["forms::".into()]), None);
+    let unknown = format!("no_test_is_{}", "called_so");
+    let build = args("-p palisade-nft --test kernel");
+    assert!(error_in(&packages, &build, &[unknown]).is_some());
+    assert!(error_in(&packages, &build, &["no_module::".into()]).is_some());
+    assert_eq!(error_in(&packages, &build, &["forms::".into()]), None);
 }

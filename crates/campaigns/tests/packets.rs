@@ -53,7 +53,7 @@ fn engine_and_kernel_agree() {
     }
     let differences = all.differences.iter();
     let differences: Vec<String> = differences
-        .map(|it| format!("seed {}: {}", it.seed, it.words))
+        .map(|it| format!("seed {}: {}", it.seed, it.message))
         .collect();
     assert!(differences.is_empty(), "{}", differences.join("\n"));
     let Compared {

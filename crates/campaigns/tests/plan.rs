@@ -1,5 +1,5 @@
-//! What nodes are told to enforce is what the program decides: plans of random clusters, read
-//! literally, against verdicts, for every pair of parties, in both directions.
+//! The plans of nodes equal the program's verdicts: plans of random clusters, read literally, for
+//! every pair of addresses and both directions.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,27 +9,26 @@
     reason = "a test fails by panicking"
 )]
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
-use std::sync::Arc;
 
 use palisade_api::{Options, Source, lower, read};
+use palisade_campaigns::plan_reader;
 use palisade_core::compile::compile;
 use palisade_core::decide::{Flow, FlowEnd, Identity, Traffic};
 use palisade_core::model::Cluster;
-use palisade_core::net::{Cidr, CidrText, Family, Protocol};
-use palisade_core::plan::{
-    GroupId, GroupKind, MERGE_OVER, MergedUnion, PeerScope, Plan, PortBlock, RuleChain, Step, plan,
-    plan_merging, ranges,
-};
-use palisade_core::policy::{Action, Direction, Verdict};
+use palisade_core::net::{Family, Protocol};
+use palisade_core::plan::{MERGE_OVER, Plan, plan, plan_merging};
+use palisade_core::policy::{Direction, Verdict};
 use palisade_core::program::{Owner, Program};
 use palisade_oracle::generate::scenario;
+use serde_json::{Value, json};
 
 const SEEDS: std::ops::Range<u64> = 0..2_000;
 
 #[test]
-fn a_plan_says_what_the_program_decides() {
+fn a_plan_equals_the_program() {
     let (mut compared, mut denied) = (0u64, 0u64);
     for seed in SEEDS {
         let scenario = scenario(seed, 0);
@@ -38,15 +37,15 @@ fn a_plan_says_what_the_program_decides() {
         let manifests = read(&sources, Options::default(), &|_| {});
         let lowered = lower(&manifests.objects, scenario.dns);
         let program = compile(&lowered.cluster);
-        let world = World::new(&lowered.cluster, &program);
+        let cluster = TestCluster::new(&lowered.cluster, &program);
         for node in &lowered.cluster.nodes {
-            // Every third cluster asks all unions at once.
+            // Every third cluster has set lookups for all unions.
             let merge_over = if seed % 3 == 0 { 0 } else { MERGE_OVER };
             let plan = plan_merging(&lowered.cluster, &program, node.name, merge_over);
             for own in plan.pods.keys() {
                 for direction in Direction::BOTH {
                     for traffic in TRAFFIC {
-                        let (n, d) = world.compare(seed, &plan, *own, direction, traffic);
+                        let (n, d) = cluster.compare(seed, &plan, *own, direction, traffic);
                         compared += n;
                         denied += d;
                     }
@@ -81,14 +80,21 @@ const TRAFFIC: [Traffic; 10] = [
     Traffic::Portless,
 ];
 
-/// Everyone who could be at an end.
-struct World<'p> {
+fn port_of(traffic: Traffic) -> plan_reader::Port {
+    match traffic {
+        Traffic::Port(protocol, port) => Some((protocol, port)),
+        Traffic::Portless | Traffic::NeighborDiscovery => None,
+    }
+}
+
+/// The addresses of a cluster and outside.
+struct TestCluster<'p> {
     program: &'p Program,
     addresses: Vec<IpAddr>,
 }
 
-impl<'p> World<'p> {
-    fn new(cluster: &Cluster<'_>, program: &'p Program) -> World<'p> {
+impl<'p> TestCluster<'p> {
+    fn new(cluster: &Cluster<'_>, program: &'p Program) -> TestCluster<'p> {
         let pods = cluster.pods.iter().flat_map(|pod| &pod.addresses);
         let nodes = cluster.nodes.iter().flat_map(|node| &node.addresses);
         let mut addresses: Vec<IpAddr> = pods.chain(nodes).copied().collect();
@@ -103,17 +109,17 @@ impl<'p> World<'p> {
         }
         addresses.sort_unstable();
         addresses.dedup();
-        World { program, addresses }
+        TestCluster { program, addresses }
     }
 
-    fn party(&self, address: IpAddr) -> FlowEnd {
-        let who = match self.program.owner(address) {
+    fn end(&self, address: IpAddr) -> FlowEnd {
+        let identity = match self.program.owner(address) {
             Some(Owner::Pod(pod)) => Identity::Pod(pod),
             Some(Owner::Node(node)) => Identity::Node(node),
             None => Identity::External,
         };
         FlowEnd {
-            identity: who,
+            identity,
             address: self.program.address_atom(address),
         }
     }
@@ -131,7 +137,7 @@ impl<'p> World<'p> {
             if Family::of(own) != Family::of(*other) {
                 continue;
             }
-            let (subject, peer) = (self.party(own), self.party(*other));
+            let (subject, peer) = (self.end(own), self.end(*other));
             let (source, destination) = match direction {
                 Direction::Egress => (subject, peer),
                 Direction::Ingress => (peer, subject),
@@ -144,10 +150,7 @@ impl<'p> World<'p> {
                 node_local: false,
             };
             let decided = self.program.direction(&flow, direction).verdict();
-            let planned = match plan.pods[&own].body(direction) {
-                None => Verdict::Allow,
-                Some(id) => read_body(plan, &plan.chains[&id], *other, traffic),
-            };
+            let planned = plan_reader::verdict(plan, (own, direction), *other, port_of(traffic));
             assert_eq!(
                 decided, planned,
                 "seed {seed}: {own} {direction:?} {other} {traffic:?}"
@@ -159,15 +162,14 @@ impl<'p> World<'p> {
     }
 }
 
-/// Exceptions of so many lengths that they cannot all be asked: what is left of the block is
-/// ranges.
+/// Exceptions of too many lengths for lookups: the rest of the block becomes ranges.
 #[test]
 fn many_exceptions_leave_ranges() {
     let lengths = 9..=31u8;
     let except: Vec<String> = lengths
         .clone()
         .map(|length| {
-            // The second half of what the one before left.
+            // The second half of the rest.
             let bits = (10u32 << 24) | (1 << (32 - length));
             format!(
                 "{}/{length}",
@@ -175,7 +177,7 @@ fn many_exceptions_leave_ranges() {
             )
         })
         .collect();
-    let objects = serde_json::json!([
+    let objects = json!([
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "x"},
          "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
          "status": {"podIP": "192.0.2.1"}},
@@ -195,41 +197,39 @@ fn many_exceptions_leave_ranges() {
     );
     let lowered = lower(&manifests.objects, Vec::new());
     let program = compile(&lowered.cluster);
-    let mut world = World::new(&lowered.cluster, &program);
+    let mut cluster = TestCluster::new(&lowered.cluster, &program);
     for length in 1..=32u8 {
         for around in [0u32, 1, u32::MAX] {
             let bits = (10u32 << 24).wrapping_add((1u64 << (32 - length)) as u32);
             let address = std::net::Ipv4Addr::from(bits.wrapping_add(around));
-            world.addresses.push(IpAddr::V4(address));
+            cluster.addresses.push(IpAddr::V4(address));
         }
     }
     let plan = plan(&lowered.cluster, &program, "n1");
     let own = "192.0.2.1".parse().unwrap();
-    let body = &plan.chains[&plan.pods[&own].ingress.unwrap()];
-    assert!(body.rest.is_empty(), "{:?}", body.rest);
-    let group = body.merged.nets_of_any_port(Family::V4).unwrap();
-    // The exceptions are all but the first two addresses.
+    let chain = &plan.chains[&plan.pods[&own].ingress.unwrap()];
+    assert!(chain.rest.is_empty(), "{:?}", chain.rest);
+    let group = chain.merged.nets_of_any_port(Family::V4).unwrap();
+    // The exceptions cover all but the first two addresses.
     let bounds: [IpAddr; 2] = ["10.0.0.0", "10.0.0.2"].map(|it| it.parse().unwrap());
     assert_eq!(plan.groups[&group].addresses, bounds);
     let traffic = at(Protocol::Tcp, 80);
-    let (compared, denied) = world.compare(0, &plan, own, Direction::Ingress, traffic);
+    let (compared, denied) = cluster.compare(0, &plan, own, Direction::Ingress, traffic);
     assert!(
         compared > 90 && denied > 20 && denied < compared,
         "{compared} {denied}"
     );
 }
 
-/// Ranges of ports and blocks with exceptions, more of both than are asked one by one.
-#[test]
-fn ranges_say_what_the_program_decides() {
-    let port = |from: u16, to: u16, protocol: &str| serde_json::json!({"port": from, "endPort": to, "protocol": protocol});
-    let block = |cidr: &str, except: &[&str]| serde_json::json!({"ipBlock": {"cidr": cidr, "except": except}});
-    let a_pod = serde_json::json!({"podSelector": {"matchLabels": {"app": "b"}}});
+/// Ingress rules whose port ranges overlap for different peers, and blocks with exceptions.
+fn range_rules() -> Vec<Value> {
+    let port = |from: u16, to: u16, protocol: &str| json!({"port": from, "endPort": to, "protocol": protocol});
+    let block = |cidr: &str, except: &[&str]| json!({"ipBlock": {"cidr": cidr, "except": except}});
+    let pod = json!({"podSelector": {"matchLabels": {"app": "b"}}});
     let rules = [
-        // Ranges that overlap, for different peers.
         (
             vec![port(1, 100, "TCP"), port(50, 200, "TCP")],
-            vec![a_pod.clone()],
+            vec![pod.clone()],
         ),
         (
             vec![port(150, 1000, "TCP")],
@@ -243,31 +243,69 @@ fn ranges_say_what_the_program_decides() {
             vec![port(1024, 65535, "TCP")],
             vec![block("2001:db8::/32", &["2001:db8:1::/48"])],
         ),
-        (
-            vec![port(1, 65535, "SCTP")],
-            vec![block("::/0", &[]), a_pod],
-        ),
+        (vec![port(1, 65535, "SCTP")], vec![block("::/0", &[]), pod]),
         (
             vec![port(8192, 12287, "TCP")],
             vec![block("0.0.0.0/0", &[])],
         ),
     ];
-    let rules: Vec<serde_json::Value> = rules
+    let rules = rules.into_iter();
+    rules
+        .map(|(ports, from)| json!({"ports": ports, "from": from}))
+        .collect()
+}
+
+/// Addresses at the edges of the blocks of [`range_rules`].
+const BLOCK_EDGES: [&str; 21] = [
+    "203.0.112.255",
+    "203.0.113.0",
+    "203.0.113.63",
+    "203.0.113.64",
+    "203.0.113.127",
+    "203.0.113.128",
+    "203.0.113.255",
+    "203.0.114.0",
+    "198.51.99.255",
+    "198.51.100.0",
+    "198.51.100.255",
+    "198.51.101.0",
+    "0.0.0.0",
+    "255.255.255.255",
+    "2001:db8::",
+    "2001:db8:0:ffff:ffff:ffff:ffff:ffff",
+    "2001:db8:1::",
+    "2001:db8:2::",
+    "2001:db9::",
+    "::",
+    "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+];
+
+/// Ports at the edges of the ranges of [`range_rules`].
+fn port_edges() -> BTreeSet<u16> {
+    let edges = [
+        1, 50, 100, 150, 200, 999, 1000, 1001, 1024, 8192, 12287, 65535u16,
+    ];
+    let edges = edges
         .into_iter()
-        .map(|(ports, from)| serde_json::json!({"ports": ports, "from": from}))
-        .collect();
+        .flat_map(|it| [it - 1, it, it.saturating_add(1)]);
+    edges.filter(|it| *it > 0).collect()
+}
+
+/// Ranges of ports and blocks with exceptions, enough of both for set lookups.
+#[test]
+fn ranges_equal_the_program() {
     let pod = |name: &str, v4: &str, v6: &str| {
-        serde_json::json!({"apiVersion": "v1", "kind": "Pod",
+        json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": name, "namespace": "x", "labels": {"app": name}},
             "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
             "status": {"podIP": v4, "podIPs": [{"ip": v4}, {"ip": v6}]}})
     };
-    let objects = serde_json::json!([
+    let objects = json!([
         pod("a", "192.0.2.1", "2001:db8:a::1"),
         pod("b", "192.0.2.2", "2001:db8:a::2"),
         {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
          "metadata": {"name": "p", "namespace": "x"},
-         "spec": {"podSelector": {"matchLabels": {"app": "a"}}, "ingress": rules}}]);
+         "spec": {"podSelector": {"matchLabels": {"app": "a"}}, "ingress": range_rules()}}]);
     let sources = [Source::new(
         "objects.json",
         objects.to_string().into_bytes(),
@@ -275,49 +313,19 @@ fn ranges_say_what_the_program_decides() {
     let manifests = read(&sources, Options::default(), &|_| {});
     let lowered = lower(&manifests.objects, Vec::new());
     let program = compile(&lowered.cluster);
-    let mut world = World::new(&lowered.cluster, &program);
-    for outside in [
-        "203.0.112.255",
-        "203.0.113.0",
-        "203.0.113.63",
-        "203.0.113.64",
-        "203.0.113.127",
-        "203.0.113.128",
-        "203.0.113.255",
-        "203.0.114.0",
-        "198.51.99.255",
-        "198.51.100.0",
-        "198.51.100.255",
-        "198.51.101.0",
-        "0.0.0.0",
-        "255.255.255.255",
-        "2001:db8::",
-        "2001:db8:0:ffff:ffff:ffff:ffff:ffff",
-        "2001:db8:1::",
-        "2001:db8:2::",
-        "2001:db9::",
-        "::",
-        "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
-    ] {
-        world.addresses.push(outside.parse().unwrap());
-    }
-    let edges = [
-        1, 50, 100, 150, 200, 999, 1000, 1001, 1024, 8192, 12287, 65535u16,
-    ];
-    let edges = edges
-        .into_iter()
-        .flat_map(|it| [it - 1, it, it.saturating_add(1)]);
-    let edges: std::collections::BTreeSet<u16> = edges.filter(|it| *it > 0).collect();
+    let mut cluster = TestCluster::new(&lowered.cluster, &program);
+    let outside = BLOCK_EDGES.map(|it| it.parse::<IpAddr>().unwrap());
+    cluster.addresses.extend(outside);
     let (mut compared, mut denied) = (0, 0);
     for merge_over in [0, usize::MAX] {
         let plan = plan_merging(&lowered.cluster, &program, "n1", merge_over);
         for own in ["192.0.2.1", "2001:db8:a::1"].map(|it| it.parse().unwrap()) {
-            let body = &plan.chains[&plan.pods[&own].ingress.unwrap()];
-            assert_eq!(body.rest.is_empty(), merge_over == 0, "{body:?}");
+            let chain = &plan.chains[&plan.pods[&own].ingress.unwrap()];
+            assert_eq!(chain.rest.is_empty(), merge_over == 0, "{chain:?}");
             for protocol in Protocol::ALL {
-                for number in &edges {
-                    let traffic = at(protocol, *number);
-                    let (n, d) = world.compare(0, &plan, own, Direction::Ingress, traffic);
+                for number in port_edges() {
+                    let traffic = at(protocol, number);
+                    let (n, d) = cluster.compare(0, &plan, own, Direction::Ingress, traffic);
                     compared += n;
                     denied += d;
                 }
@@ -330,25 +338,25 @@ fn ranges_say_what_the_program_decides() {
     );
 }
 
-/// A pod that has ports of these names.
-fn with_ports(name: &str, address: &str, ports: &[(&str, u16, &str)]) -> serde_json::Value {
-    let ports: Vec<serde_json::Value> = ports
+/// A pod with named ports.
+fn with_ports(name: &str, address: &str, ports: &[(&str, u16, &str)]) -> Value {
+    let ports: Vec<Value> = ports
         .iter()
         .map(|(name, port, protocol)| {
-            serde_json::json!({"name": name, "containerPort": port, "protocol": protocol})
+            json!({"name": name, "containerPort": port, "protocol": protocol})
         })
         .collect();
-    serde_json::json!({"apiVersion": "v1", "kind": "Pod",
+    json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "namespace": "x", "labels": {"app": name}},
         "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i", "ports": ports}]},
         "status": {"podIP": address, "podIPs": [{"ip": address}]}})
 }
 
-/// A name stands for the port of each destination (D33), which must be a pod also where a block is
-/// meant (D35).
+/// A named port is the port of each destination (D33), which must be a pod even if the peer is a
+/// block (D35).
 #[test]
 fn named_ports_are_those_of_each_destination() {
-    let rules = serde_json::json!([
+    let rules = json!([
         {"ports": [{"port": "http"}], "to": [{"podSelector": {"matchLabels": {"app": "b"}}}]},
         {"ports": [{"port": "http"}], "to": [{"podSelector": {"matchLabels": {"app": "c"}}}]},
         {"ports": [{"port": "dns", "protocol": "UDP"}],
@@ -356,7 +364,7 @@ fn named_ports_are_those_of_each_destination() {
         {"ports": [{"port": "web"}], "to": [{"ipBlock": {"cidr": "2001:db8::/32"}}]},
         {"ports": [{"port": "all"}]},
         {"ports": [{"port": 9000}], "to": [{"podSelector": {"matchLabels": {"app": "b"}}}]}]);
-    let objects = serde_json::json!([
+    let objects = json!([
         with_ports("a", "192.0.2.1", &[]),
         with_ports("b", "192.0.2.2", &[("http", 80, "TCP"), ("dns", 53, "UDP"), ("all", 7, "TCP")]),
         with_ports("c", "192.0.2.3", &[("http", 8080, "TCP"), ("dns", 53, "TCP"), ("all", 8, "TCP")]),
@@ -374,7 +382,7 @@ fn named_ports_are_those_of_each_destination() {
     let manifests = read(&sources, Options::default(), &|_| {});
     let lowered = lower(&manifests.objects, Vec::new());
     let program = compile(&lowered.cluster);
-    // What is allowed, by the specification; nothing else is.
+    // The allowed flows, by the specification; all others are denied.
     let allowed = [
         ("192.0.2.1", "192.0.2.2", Protocol::Tcp, 80),
         ("192.0.2.1", "192.0.2.2", Protocol::Udp, 53),
@@ -404,15 +412,20 @@ fn named_ports_are_those_of_each_destination() {
         let plan = plan_merging(&lowered.cluster, &program, "n1", merge_over);
         let mut found = 0;
         for own in ["192.0.2.1", "2001:db8:a::1"].map(|it| it.parse::<IpAddr>().unwrap()) {
-            let body = &plan.chains[&plan.pods[&own].egress.unwrap()];
-            assert_eq!(body.rest.is_empty(), merge_over == 0, "{body:?}");
+            let chain = &plan.chains[&plan.pods[&own].egress.unwrap()];
+            assert_eq!(chain.rest.is_empty(), merge_over == 0, "{chain:?}");
             for other in others
                 .into_iter()
                 .filter(|it| it.is_ipv4() == own.is_ipv4())
             {
                 for protocol in Protocol::ALL {
                     for port in [7, 8, 53, 80, 81, 5353, 8080, 9000] {
-                        let verdict = read_body(&plan, body, other, at(protocol, port));
+                        let verdict = plan_reader::verdict(
+                            &plan,
+                            (own, Direction::Egress),
+                            other,
+                            port_of(at(protocol, port)),
+                        );
                         let is_allowed = allowed.contains(&(own, other, protocol, port));
                         assert_eq!(
                             verdict == Verdict::Allow,
@@ -425,86 +438,5 @@ fn named_ports_are_those_of_each_destination() {
             }
         }
         assert_eq!(found, allowed.len());
-    }
-}
-
-fn read_body(plan: &Plan, body: &RuleChain, peer: IpAddr, traffic: Traffic) -> Verdict {
-    let verdict = |action| match action {
-        Action::Accept => Some(Verdict::Allow),
-        Action::Deny => Some(Verdict::Deny),
-        Action::Pass => None,
-    };
-    let first = |steps: &[Arc<Step>]| {
-        let mut steps = steps.iter();
-        steps
-            .find(|step| matches(plan, step, peer, traffic))
-            .map(|step| step.action)
-    };
-    if let Some(verdict) = first(&body.admin).and_then(verdict) {
-        return verdict;
-    }
-    if merged(plan, &body.merged, peer, traffic) {
-        return Verdict::Allow;
-    }
-    first(&body.rest).and_then(verdict).unwrap_or(body.verdict)
-}
-
-fn merged(plan: &Plan, merged: &MergedUnion, peer: IpAddr, traffic: Traffic) -> bool {
-    let family = Family::of(peer);
-    let is_in = |group: Option<GroupId>| group.is_some_and(|it| is_in(plan, it, peer));
-    is_in(merged.any_port)
-        || is_in(merged.nets_of_any_port(family))
-        || match traffic {
-            Traffic::Port(protocol, port) => (0..=16).any(|bits| {
-                let block = PortBlock::around(protocol, port.get(), bits);
-                merged.open(family).contains(&block)
-                    || is_in(merged.of_ports.get(&block).copied())
-                    || is_in(merged.nets_of_ports(family).get(&block).copied())
-            }),
-            Traffic::Portless | Traffic::NeighborDiscovery => false,
-        }
-}
-
-fn matches(plan: &Plan, step: &Step, peer: IpAddr, traffic: Traffic) -> bool {
-    let ports = step.ports.as_ref().is_none_or(|ports| {
-        ports.iter().any(|condition| match traffic {
-            Traffic::Port(protocol, port) => {
-                condition.protocol == protocol
-                    && condition.range.contains(port)
-                    && condition.at.is_none_or(|at| is_in(plan, at, peer))
-            }
-            Traffic::Portless | Traffic::NeighborDiscovery => false,
-        })
-    });
-    let peers = step.peers.as_ref().is_none_or(|peers| {
-        peers.iter().any(|condition| {
-            let within = match condition.within {
-                PeerScope::Family(family) => Family::of(peer) == family,
-                PeerScope::Group(group) => is_in(plan, group, peer),
-            };
-            within
-                && !condition
-                    .except
-                    .iter()
-                    .any(|group| is_in(plan, *group, peer))
-        })
-    });
-    ports && peers
-}
-
-fn is_in(plan: &Plan, group: GroupId, peer: IpAddr) -> bool {
-    let group = &plan.groups[&group];
-    match group.kind {
-        GroupKind::Hosts => group.addresses.binary_search(&peer).is_ok(),
-        GroupKind::Nets(_, length) => group.addresses.iter().any(|net| {
-            let text = format!("{net}/{length}");
-            let cidr: Cidr = CidrText::parse(&text).unwrap().cidr;
-            cidr.contains(peer)
-        }),
-        GroupKind::Ranges(family) => {
-            let mut ranges = ranges(&group.addresses);
-            family == Family::of(peer)
-                && ranges.any(|(first, behind)| first <= peer && behind.is_none_or(|it| peer < it))
-        }
     }
 }

@@ -73,7 +73,7 @@ static ALL: &[Smallest] = &[
         words: "packets --probes 500",
         needs: NAMESPACES,
         prints: &[
-            "# packets compared, # of them to be denied",
+            "# packets compared, # of them predicted to be denied",
             "0 differences",
         ],
     },

@@ -1,4 +1,4 @@
-//! Messages of the kernel: tables, connections, notices, links and routes.
+//! Messages of the kernel: tables, connections, notifications, links and routes.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,60 +8,62 @@ use palisade_nft::node::MarkBits;
 use palisade_nft::reference::{DumpOutcome, answers, connections, notices, tables};
 use palisade_route::reference::{answer, list};
 
-/// The bytes are an answer in pieces about tables, or what somebody did to them. A socket has one
-/// piece at a time, so that two pieces say what they say as one, unless a message was cut.
+/// The bytes are a dump of tables, or notifications of changes. A dump in two buffers equals the
+/// dump in one, unless a message is split.
 pub fn netfilter(bytes: &[u8]) {
     let [table, _] = TABLES;
-    let (told, end) = tables(&[bytes], table);
-    for name in told.ours.iter().map(|it| &it.0) {
-        assert!(TABLES.contains(&name.as_str()), "not our table: {name}");
+    let (parsed, end) = tables(&[bytes], table);
+    for name in parsed.ours.iter().map(|it| &it.0) {
+        assert!(
+            TABLES.contains(&name.as_str()),
+            "a table of another program: {name}"
+        );
     }
-    let rules: usize = told.rules.iter().map(|it| it.rules.len()).sum();
-    assert_eq!(rules, told.steps.len());
-    assert!(told.counters.len() <= rules);
-    let sizes = told.elements.iter().map(|it| it.key.len());
-    assert!(sizes.sum::<usize>() <= bytes.len(), "more than was said");
+    let rules: usize = parsed.rules.iter().map(|it| it.rules.len()).sum();
+    assert_eq!(rules, parsed.steps.len());
+    assert!(parsed.counters.len() <= rules);
+    let sizes = parsed.elements.iter().map(|it| it.key.len());
+    assert!(sizes.sum::<usize>() <= bytes.len(), "more than the input");
     let (messages, is_whole) = lengths(bytes);
     if end == DumpOutcome::Complete {
-        // What is behind the end of an answer is not part of it.
+        // Messages after the end of a dump are ignored.
         let (again, _) = tables(&[bytes, bytes], table);
-        assert_eq!(format!("{told:?}"), format!("{again:?}"));
+        assert_eq!(format!("{parsed:?}"), format!("{again:?}"));
     }
     if end == DumpOutcome::Open && !is_whole {
         let (_, end) = tables(&[bytes, &done()], table);
         assert_eq!(
             end,
             DumpOutcome::Again,
-            "an answer with a broken message is complete"
+            "a dump with a truncated message is complete"
         );
     }
     for at in messages.into_iter().take(8) {
         let (first, second) = bytes.split_at(at);
         let (halves, halves_end) = tables(&[first, second], table);
-        assert_eq!(end, halves_end, "another end in pieces");
+        assert_eq!(end, halves_end, "the end in pieces differs");
         assert_eq!(
-            format!("{told:?}"),
+            format!("{parsed:?}"),
             format!("{halves:?}"),
-            "another answer in pieces"
+            "the result in pieces differs"
         );
     }
 
-    let (heard, was_whole) = notices(bytes, &[]);
+    let (reported, was_whole) = notices(bytes, &[]);
     assert_eq!(was_whole, is_whole);
-    assert!(heard.len() <= 64, "more notices than are kept");
-    let (others, _) = notices(bytes, &[OWN_PORT]);
+    assert!(reported.len() <= 64, "more notices than are kept");
+    let (foreign, _) = notices(bytes, &[OWN_PORT]);
     assert!(
-        others.iter().all(|it| heard.contains(it)),
-        "own changes are heard"
+        foreign.iter().all(|it| reported.contains(it)),
+        "own changes are reported"
     );
     answers(bytes);
 }
 
-/// The address of the socket that the recorded messages answer.
+/// The port of the socket in the recorded messages.
 const OWN_PORT: u32 = 4_711;
 
-/// The bytes are an answer in pieces about connections. What is sent to change them is well-formed
-/// whatever was told.
+/// The bytes are a dump of connections. The requests that change them are always well-formed.
 pub fn conntrack(bytes: &[u8]) {
     let addresses: BTreeSet<IpAddr> = [
         IpAddr::from(Ipv4Addr::LOCALHOST),
@@ -70,32 +72,41 @@ pub fn conntrack(bytes: &[u8]) {
         IpAddr::from(Ipv4Addr::UNSPECIFIED),
     ]
     .into();
-    let (told, _) = connections(&[bytes], MarkBits::DEFAULT, &addresses);
-    assert!(told.meant <= told.marks.len());
-    assert!(told.count <= told.meant, "a change of what is not meant");
-    let (changes, is_whole) = lengths(&told.changes);
-    assert!(is_whole && told.changes.len() % 4 == 0, "a broken change");
-    assert_eq!(changes.len(), told.count, "another number of changes");
-    assert!(told.changes.len() <= 2 * bytes.len(), "more than was said");
+    let (parsed, _) = connections(&[bytes], MarkBits::DEFAULT, &addresses);
+    assert!(parsed.meant <= parsed.marks.len());
+    assert!(
+        parsed.count <= parsed.meant,
+        "a change of an unselected connection"
+    );
+    let (changes, is_whole) = lengths(&parsed.changes);
+    assert!(
+        is_whole && parsed.changes.len() % 4 == 0,
+        "a truncated change"
+    );
+    assert_eq!(changes.len(), parsed.count, "the number of changes differs");
+    assert!(
+        parsed.changes.len() <= 2 * bytes.len(),
+        "more than the input"
+    );
 }
 
-/// The bytes are an answer about links and routes.
+/// The bytes are a dump of links and routes.
 pub fn route(bytes: &[u8]) {
-    let told = list(&[bytes]).ok().flatten();
-    if let Some(told) = &told {
+    let parsed = list(&[bytes]).ok().flatten();
+    if let Some(parsed) = &parsed {
         let again = list(&[bytes, bytes]).ok().flatten();
         assert_eq!(
-            format!("{told:?}"),
+            format!("{parsed:?}"),
             format!("{:?}", again.unwrap_or_default())
         );
-        assert!(told.interfaces.len() + told.routes.len() <= bytes.len() / 16);
+        assert!(parsed.interfaces.len() + parsed.routes.len() <= bytes.len() / 16);
     }
-    if let Ok(Some(told)) = answer(bytes) {
-        assert!(told.interfaces.len() + told.routes.len() <= 1);
+    if let Ok(Some(parsed)) = answer(bytes) {
+        assert!(parsed.interfaces.len() + parsed.routes.len() <= 1);
     }
 }
 
-/// Where messages end, by their lengths alone, and whether the last of them is whole.
+/// The ends of messages by their lengths, and whether the last one is complete.
 fn lengths(bytes: &[u8]) -> (Vec<usize>, bool) {
     let mut ends = Vec::new();
     let mut at = 0;
@@ -110,7 +121,7 @@ fn lengths(bytes: &[u8]) -> (Vec<usize>, bool) {
     (ends, at == bytes.len())
 }
 
-/// The end of an answer.
+/// The end of a dump.
 fn done() -> Vec<u8> {
     let head = [&20_u32.to_ne_bytes()[..], &3_u16.to_ne_bytes()];
     let mut bytes = head.concat();

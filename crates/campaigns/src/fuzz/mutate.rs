@@ -1,10 +1,10 @@
-//! Changing an object by a string of decisions.
+//! Mutates an object by a sequence of decisions.
 
 use serde_json::{Map, Value};
 
-use super::{Target, words};
+use super::{Target, dictionary};
 
-/// Decisions, taken from bytes; when they are used up every decision is the first choice.
+/// Decisions read from bytes; after the last byte, every decision is the first choice.
 pub(super) struct Decisions<'b> {
     bytes: std::slice::Iter<'b, u8>,
 }
@@ -16,7 +16,7 @@ impl Decisions<'_> {
         }
     }
 
-    pub(super) fn are_used_up(&self) -> bool {
+    pub(super) fn is_exhausted(&self) -> bool {
         self.bytes.len() == 0
     }
 
@@ -29,17 +29,17 @@ impl Decisions<'_> {
         if limit == 0 { 0 } else { value % limit }
     }
 
-    pub(super) fn word(&mut self) -> Value {
-        let words = words();
-        words
-            .get(self.below(words.len()))
+    pub(super) fn entry(&mut self) -> Value {
+        let dictionary = dictionary();
+        dictionary
+            .get(self.below(dictionary.len()))
             .cloned()
             .unwrap_or_default()
     }
 
     fn key(&mut self) -> String {
-        match self.word() {
-            Value::String(word) => word,
+        match self.entry() {
+            Value::String(entry) => entry,
             Value::Null
             | Value::Bool(_)
             | Value::Number(_)
@@ -49,7 +49,7 @@ impl Decisions<'_> {
     }
 }
 
-/// An object of the target's kind, changed as the bytes say.
+/// An object of the target's kind, mutated as the bytes decide.
 pub fn mutated(target: &Target, bytes: &[u8]) -> Value {
     let mut decisions = Decisions::new(bytes);
     let seeds = target.seeds();
@@ -60,7 +60,7 @@ pub fn mutated(target: &Target, bytes: &[u8]) -> Value {
     for _ in 0..decisions.below(12) {
         change(&mut object, &mut decisions, 0);
     }
-    // The type must stay what it is, or another kind would be tested.
+    // Its type must stay: otherwise another kind is tested.
     if let (Some(changed), Some(seed)) = (
         object.as_object_mut(),
         seeds.first().and_then(Value::as_object),
@@ -75,17 +75,17 @@ pub fn mutated(target: &Target, bytes: &[u8]) -> Value {
     object
 }
 
-/// Goes down to some value and changes it there.
+/// Descends to a value, and changes it.
 pub(super) fn change(value: &mut Value, decisions: &mut Decisions<'_>, depth: usize) {
-    let go_down = depth < 12 && !decisions.byte().is_multiple_of(8);
+    let descends = depth < 12 && !decisions.byte().is_multiple_of(8);
     match value {
-        Value::Object(map) if !map.is_empty() && go_down => {
+        Value::Object(map) if !map.is_empty() && descends => {
             let index = decisions.below(map.len());
             if let Some((_, inner)) = map.iter_mut().nth(index) {
                 change(inner, decisions, depth + 1);
             }
         }
-        Value::Array(items) if !items.is_empty() && go_down => {
+        Value::Array(items) if !items.is_empty() && descends => {
             let index = decisions.below(items.len());
             if let Some(inner) = items.get_mut(index) {
                 change(inner, decisions, depth + 1);
@@ -94,7 +94,7 @@ pub(super) fn change(value: &mut Value, decisions: &mut Decisions<'_>, depth: us
         Value::Object(map) => change_map(map, decisions),
         Value::Array(items) => change_list(items, decisions),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            *value = decisions.word()
+            *value = decisions.entry()
         }
     }
 }
@@ -104,13 +104,13 @@ fn change_map(map: &mut Map<String, Value>, decisions: &mut Decisions<'_>) {
     let name = map.keys().nth(index).cloned().unwrap_or_default();
     match decisions.byte() % 5 {
         0 => drop(map.remove(&name)),
-        1 => drop(map.insert(decisions.key(), decisions.word())),
+        1 => drop(map.insert(decisions.key(), decisions.entry())),
         2 => {
             if let Some(value) = map.remove(&name) {
                 map.insert(decisions.key(), value);
             }
         }
-        3 => drop(map.insert(name, decisions.word())),
+        3 => drop(map.insert(name, decisions.entry())),
         _ => {
             // A misspelling.
             if let Some(value) = map.remove(&name) {
@@ -124,9 +124,9 @@ fn change_list(items: &mut Vec<Value>, decisions: &mut Decisions<'_>) {
     let index = decisions.below(items.len());
     match decisions.byte() % 4 {
         0 if !items.is_empty() => drop(items.remove(index)),
-        1 => items.push(decisions.word()),
+        1 => items.push(decisions.entry()),
         2 => {
-            // Past every limit of a list.
+            // Beyond every limit of a list.
             let item = items.get(index).cloned().unwrap_or_default();
             items.resize(items.len() + decisions.below(110), item);
         }
@@ -134,8 +134,8 @@ fn change_list(items: &mut Vec<Value>, decisions: &mut Decisions<'_>) {
     }
 }
 
-/// Writes a value in block style with every key and string in double quotes, so that no text can
-/// change its type on the way.
+/// Writes a value in block style with every key and string in double quotes: no text changes its
+/// type.
 pub(super) fn write_yaml(text: &mut String, value: &Value, indent: usize) {
     let start = |text: &mut String| {
         text.push('\n');

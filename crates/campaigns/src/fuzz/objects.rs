@@ -1,4 +1,4 @@
-//! Lists and watches of a server, some of whose objects are broken.
+//! Lists and watches of a server, with some malformed objects.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::mutate::{Decisions, change};
 use super::seeds::TARGETS;
 
-/// A list of nothing.
-pub(super) const NOTHING: &[u8] = br#"{"metadata":{"resourceVersion":"9"},"items":[]}"#;
+/// An empty list.
+pub(super) const EMPTY_LIST: &[u8] = br#"{"metadata":{"resourceVersion":"9"},"items":[]}"#;
 
 const NAMESPACES: [&str; 2] = ["x", "y"];
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -27,7 +27,7 @@ pub(super) fn list(resource: Resource, decisions: &mut Decisions<'_>) -> Vec<u8>
     };
     let head = format!(r#"{{"kind":"List","metadata":{{"resourceVersion":"5"{more}}},"items":["#);
     let text = [head.as_bytes(), &items.join(&b',')[..], b"]}\n"].concat();
-    maybe_cut(text, decisions)
+    maybe_truncate(text, decisions)
 }
 
 /// The text of a watch.
@@ -48,10 +48,10 @@ pub(super) fn watch(resource: Resource, decisions: &mut Decisions<'_>) -> Vec<u8
         text.extend_from_slice(&object);
         text.extend_from_slice(b"}\n");
     }
-    maybe_cut(text, decisions)
+    maybe_truncate(text, decisions)
 }
 
-fn maybe_cut(mut text: Vec<u8>, decisions: &mut Decisions<'_>) -> Vec<u8> {
+fn maybe_truncate(mut text: Vec<u8>, decisions: &mut Decisions<'_>) -> Vec<u8> {
     if decisions.byte() % 8 == 7 {
         text.truncate(decisions.below(text.len() + 1));
     }
@@ -59,7 +59,7 @@ fn maybe_cut(mut text: Vec<u8>, decisions: &mut Decisions<'_>) -> Vec<u8> {
 }
 
 /// Whether an object is as it was before anybody broke it.
-pub(super) fn is_untouched(resource: Resource, bytes: &[u8]) -> bool {
+pub(super) fn is_unmutated(resource: Resource, bytes: &[u8]) -> bool {
     static ALL: OnceLock<HashSet<(Kind, Vec<u8>)>> = OnceLock::new();
     let all = ALL.get_or_init(|| {
         let mut all = HashSet::new();
@@ -67,7 +67,7 @@ pub(super) fn is_untouched(resource: Resource, bytes: &[u8]) -> bool {
             for namespace in NAMESPACES {
                 for name in NAMES {
                     for variant in 0..VARIANTS {
-                        let object = made(resource, namespace, name, variant);
+                        let object = build(resource, namespace, name, variant);
                         all.insert((resource.kind, object.to_string().into_bytes()));
                     }
                 }
@@ -85,7 +85,7 @@ fn object(resource: Resource, decisions: &mut Decisions<'_>) -> Vec<u8> {
     let name = NAMES.get(which / 2 % NAMES.len());
     let variant = which / 8 % VARIANTS;
     let (namespace, name) = (namespace.unwrap_or(&"x"), name.unwrap_or(&"a"));
-    let mut object = made(resource, namespace, name, variant);
+    let mut object = build(resource, namespace, name, variant);
     match decisions.byte() % 24 {
         0 | 1 => {
             for _ in 0..=decisions.byte() % 4 {
@@ -103,14 +103,14 @@ fn object(resource: Resource, decisions: &mut Decisions<'_>) -> Vec<u8> {
                     0 => drop(metadata.remove(field)),
                     1 => drop(metadata.insert(field.to_owned(), json!("x"))),
                     2 => drop(metadata.insert(field.to_owned(), json!(""))),
-                    _ => drop(metadata.insert(field.to_owned(), decisions.word())),
+                    _ => drop(metadata.insert(field.to_owned(), decisions.entry())),
                 }
             }
             object.to_string().into_bytes()
         }
-        3 => broken(object.to_string().into_bytes(), decisions),
+        3 => corrupt(object.to_string().into_bytes(), decisions),
         4 => {
-            // Fields that no program but the server keeps, nested as deep as one likes.
+            // Unknown fields, nested deeply.
             let depth = decisions.byte() * 16;
             let deep = "[".repeat(depth) + &"]".repeat(depth);
             let text = object.to_string();
@@ -118,7 +118,7 @@ fn object(resource: Resource, decisions: &mut Decisions<'_>) -> Vec<u8> {
             text.into_bytes()
         }
         5 => {
-            // Something else altogether.
+            // No object at all.
             let others: [&[u8]; 6] = [b"null", b"12", b"\"x\"", b"{}", b"[]", b"\xff"];
             let other = others.get(decisions.byte() % others.len());
             other.copied().unwrap_or_default().to_vec()
@@ -128,7 +128,7 @@ fn object(resource: Resource, decisions: &mut Decisions<'_>) -> Vec<u8> {
 }
 
 /// Bytes with some of them changed.
-fn broken(mut bytes: Vec<u8>, decisions: &mut Decisions<'_>) -> Vec<u8> {
+fn corrupt(mut bytes: Vec<u8>, decisions: &mut Decisions<'_>) -> Vec<u8> {
     for _ in 0..=decisions.byte() % 3 {
         let at = decisions.below(bytes.len());
         let with = decisions.byte() as u8;
@@ -147,7 +147,7 @@ fn broken(mut bytes: Vec<u8>, decisions: &mut Decisions<'_>) -> Vec<u8> {
 }
 
 /// An object as a server has it.
-fn made(resource: Resource, namespace: &str, name: &str, variant: usize) -> Value {
+fn build(resource: Resource, namespace: &str, name: &str, variant: usize) -> Value {
     let kind = resource.kind;
     let mut metadata = json!({"name": name, "resourceVersion": variant.to_string()});
     if let Some(metadata) = metadata.as_object_mut() {
@@ -161,7 +161,7 @@ fn made(resource: Resource, namespace: &str, name: &str, variant: usize) -> Valu
     if let (Kind::BaselineAdminNetworkPolicy, Some(it)) = (kind, metadata.as_object_mut()) {
         it.insert("name".to_owned(), json!("default"));
     }
-    // A namespace is known by the names that objects live in.
+    // Namespaces have the names that objects refer to.
     if let (Kind::Namespace, Some(it)) = (kind, metadata.as_object_mut()) {
         it.insert("name".to_owned(), json!(namespace));
         if variant == 3 {
@@ -171,7 +171,7 @@ fn made(resource: Resource, namespace: &str, name: &str, variant: usize) -> Valu
             );
         }
     }
-    let rest = body(kind, namespace, name, variant);
+    let rest = spec_of(kind, namespace, name, variant);
     let mut object = json!({"metadata": metadata});
     if let (Some(object), Some(rest)) = (object.as_object_mut(), rest.as_object()) {
         object.extend(rest.clone());
@@ -179,7 +179,7 @@ fn made(resource: Resource, namespace: &str, name: &str, variant: usize) -> Valu
     object
 }
 
-fn body(kind: Kind, namespace: &str, name: &str, variant: usize) -> Value {
+fn spec_of(kind: Kind, namespace: &str, name: &str, variant: usize) -> Value {
     if kind == Kind::Pod {
         let letters = namespace.bytes().chain(name.bytes());
         let number = letters.fold(0, |sum, it| (sum * 7 + u32::from(it)) % 200);
@@ -207,7 +207,7 @@ fn body(kind: Kind, namespace: &str, name: &str, variant: usize) -> Value {
     body
 }
 
-/// What is behind the metadata of an object that uses every field of its kind.
+/// The spec of an object that uses every field of its kind.
 fn seed(kind: Kind) -> Value {
     let target = TARGETS.iter().find(|it| it.kind == kind);
     let seeds = target.map(super::Target::seeds).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Valid objects to start from, and values to put in their places.
+//! Valid objects as seeds, and the dictionary of replacement values.
 
 use palisade_api::Kind;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 pub struct Target {
     /// The kind.
     pub kind: Kind,
-    /// The name of the target, which its corpus has as well.
+    /// The name of the target and of its corpus.
     pub name: &'static str,
     api_version: &'static str,
     specs: fn() -> Vec<Value>,
@@ -75,7 +75,7 @@ impl Target {
     }
 }
 
-/// As an AdminNetworkPolicy, but without a priority.
+/// Like an AdminNetworkPolicy, but without a priority.
 fn baseline(shape: &str) -> Value {
     let mut spec = admin(shape);
     if let Some(spec) = spec.as_object_mut() {
@@ -208,9 +208,9 @@ fn early(from: &str, to: &str, actions: bool) -> Value {
     })
 }
 
-/// Keys and values that mean something somewhere, and some that do nowhere.
-pub(super) fn words() -> Vec<Value> {
-    let mut words: Vec<Value> = [
+/// Keys and values that have a meaning in some field, and some that have none.
+pub(super) fn dictionary() -> Vec<Value> {
+    let mut dictionary: Vec<Value> = [
         "",
         "y",
         "null",
@@ -313,7 +313,7 @@ pub(super) fn words() -> Vec<Value> {
     ]
     .map(Value::from)
     .to_vec();
-    words.extend([
+    dictionary.extend([
         json!(null),
         json!(true),
         json!(false),
@@ -334,5 +334,5 @@ pub(super) fn words() -> Vec<Value> {
         json!({"": ""}),
         json!([[]]),
     ]);
-    words
+    dictionary
 }

@@ -1,4 +1,4 @@
-//! The long run: as many clusters as one likes, from a seed on, on several threads.
+//! `palisade-campaigns lint`: compares any number of clusters, on several threads.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,10 +8,10 @@ use clap::Args;
 use super::{compare, compare_objects, objects, shrink};
 use crate::seeds::over_seeds;
 
-/// Compares the findings of lint with every flow of small clusters.
+/// Arguments of `lint`.
 #[derive(Args, Clone, Debug)]
 pub struct LintArgs {
-    /// How many clusters to compare
+    /// The number of clusters to compare
     #[arg(long, default_value_t = 10_000)]
     pub seeds: u64,
     /// The first seed
@@ -22,24 +22,24 @@ pub struct LintArgs {
     pub threads: usize,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct LintReport {
     first: u64,
     seeds: u64,
-    /// How many findings of each kind were right.
+    /// The number of right findings of each code.
     pub right: BTreeMap<&'static str, u64>,
     wrong: u64,
     missed: u64,
     seconds: f64,
-    /// A small cluster for each seed in which something is wrong, and what it is; a few of them.
-    pub shown: Vec<String>,
+    /// The first failing seeds, each with a minimal cluster.
+    pub examples: Vec<String>,
 }
 
 impl fmt::Display for LintReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for shown in &self.shown {
-            writeln!(f, "{shown}\n")?;
+        for example in &self.examples {
+            writeln!(f, "{example}\n")?;
         }
         for (code, n) in &self.right {
             writeln!(f, "{code:<22} {n}")?;
@@ -54,10 +54,10 @@ impl fmt::Display for LintReport {
     }
 }
 
-/// Runs it; of the seeds in which something is wrong the first few are made small.
+/// Compares findings, and shrinks the first failing seeds.
 pub fn run(args: &LintArgs) -> LintReport {
-    /// So many seeds are shown.
-    const SHOWN: usize = 3;
+    /// Failing seeds that are shrunk.
+    const MAX_EXAMPLES: usize = 3;
     let end = args.seed.saturating_add(args.seeds);
     let summary = over_seeds(
         (args.seed, end),
@@ -77,8 +77,8 @@ pub fn run(args: &LintArgs) -> LintReport {
     );
     let (mut report, mut failed) = summary.total;
     failed.sort_unstable();
-    for seed in failed.iter().take(SHOWN) {
-        report.shown.push(shown(*seed));
+    for seed in failed.iter().take(MAX_EXAMPLES) {
+        report.examples.push(example(*seed));
     }
     report.first = args.seed;
     report.seeds = args.seeds;
@@ -86,7 +86,7 @@ pub fn run(args: &LintArgs) -> LintReport {
     report
 }
 
-fn shown(seed: u64) -> String {
+fn example(seed: u64) -> String {
     let (all, dns) = objects(seed);
     let small = shrink::shrink(all, &dns);
     let compared = compare_objects(&small, &dns);

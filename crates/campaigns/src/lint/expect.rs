@@ -1,4 +1,4 @@
-//! What has to be found in a small world, read off the definitions flow by flow.
+//! The expected findings of a small cluster, by their definitions, flow by flow.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,28 +11,28 @@ use palisade_core::model::{
 use palisade_core::policy::{Action, Direction, PolicyApi, Tier, Verdict};
 use palisade_core::program::RulePlace;
 
-use super::world::{Cell, Mask, World, tier};
+use super::reference::{Cell, Mask, ReferenceCluster, tier};
 
-/// Policies and rules that are taken away, and two policies of which the second goes first.
+/// Removed policies and rules, and two policies in exchanged order.
 #[derive(Clone, Debug, Default)]
-struct Changed {
+struct Variation {
     policies: BTreeSet<PolicyId>,
     rules: Mask,
     swapped: Option<(PolicyId, PolicyId)>,
 }
 
-/// A finding that has to be there, and what decides instead, where that is exact.
+/// The expected findings, each with its deciders if they are exact.
 pub(super) type Expected = BTreeMap<(Code, FindingTarget), Option<BTreeSet<Decider>>>;
 
-/// What decides a flow in a direction.
+/// The decision on a flow in a direction.
 struct Decided {
     verdict: Verdict,
-    /// The first matching rule of the Admin tier, and that of the Baseline tier if it is asked.
+    /// The first matching rule of the Admin tier, and that of the Baseline tier if it is evaluated.
     admin: Option<usize>,
     baseline: Option<usize>,
 }
 
-impl World<'_> {
+impl ReferenceCluster<'_> {
     fn policy(&self, id: PolicyId) -> Option<&Policy<'_>> {
         self.cluster.policies.get(id.0 as usize)
     }
@@ -41,7 +41,7 @@ impl World<'_> {
         Some(self.rules.get(rule)?.place.policy)
     }
 
-    fn place_of(&self, rule: usize) -> Option<PolicyRank> {
+    fn rank_of(&self, rule: usize) -> Option<PolicyRank> {
         Some(self.policy(self.policy_of(rule)?)?.rank)
     }
 
@@ -49,19 +49,19 @@ impl World<'_> {
         Some(self.rules.get(rule)?.action)
     }
 
-    /// The rules of a tier that match, in order (1.2).
-    fn in_order(&self, of: Tier, mask: Mask, changed: &Changed) -> Vec<usize> {
+    /// The matching rules of a tier, in order (1.2).
+    fn in_order(&self, of: Tier, mask: Mask, variation: &Variation) -> Vec<usize> {
         let mut rules: Vec<usize> = (0..self.rules.len())
-            .filter(|at| mask & !changed.rules & 1 << at != 0)
-            .filter(|at| self.place_of(*at).and_then(tier) == Some(of))
+            .filter(|at| mask & !variation.rules & 1 << at != 0)
+            .filter(|at| self.rank_of(*at).and_then(tier) == Some(of))
             .filter(|at| {
                 let policy = self.policy_of(*at);
-                policy.is_none_or(|it| !changed.policies.contains(&it))
+                policy.is_none_or(|it| !variation.policies.contains(&it))
             })
             .collect();
         let key = |at: &usize| {
             let rule = self.rules.get(*at)?;
-            let id = match changed.swapped {
+            let id = match variation.swapped {
                 Some((a, b)) if a == rule.place.policy => b,
                 Some((a, b)) if b == rule.place.policy => a,
                 Some(_) | None => rule.place.policy,
@@ -80,39 +80,42 @@ impl World<'_> {
         rules
     }
 
-    /// Whether policies of a place isolate a pod.
-    fn isolators(&self, cell: &Cell, place: PolicyRank, changed: &Changed) -> Vec<PolicyId> {
+    /// The policies of a rank that isolate the subject of a cell.
+    fn isolators(&self, cell: &Cell, place: PolicyRank, variation: &Variation) -> Vec<PolicyId> {
         let policies = (0..).map(PolicyId).zip(&self.cluster.policies);
         let isolating = policies.filter(|(id, policy)| {
             policy.rank == place
                 && !policy.audited
                 && policy.rules(cell.direction).isolates
-                && !changed.policies.contains(id)
+                && !variation.policies.contains(id)
                 && self.selects(*id, PodId(cell.subject))
         });
         isolating.map(|it| it.0).collect()
     }
 
-    /// The first match of the Baseline tier; of rules behind the default policies only if those do
-    /// not isolate (D62).
-    fn baseline(&self, cell: &Cell, changed: &Changed) -> (Option<usize>, bool) {
+    /// The first match of the Baseline tier. Rules after the default policies count only if those
+    /// do not isolate (D62).
+    fn baseline(&self, cell: &Cell, variation: &Variation) -> (Option<usize>, bool) {
         let isolated = !self
-            .isolators(cell, PolicyRank::DefaultGroup, changed)
+            .isolators(cell, PolicyRank::DefaultGroup, variation)
             .is_empty();
         let first = self
-            .in_order(Tier::Baseline, cell.mask, changed)
+            .in_order(Tier::Baseline, cell.mask, variation)
             .first()
             .copied();
-        let is_behind = |at: &usize| match self.place_of(*at) {
+        let is_after_default = |at: &usize| match self.rank_of(*at) {
             Some(PolicyRank::Ordered(_, priority)) => priority > 1002,
             Some(_) | None => false,
         };
-        (first.filter(|at| !(isolated && is_behind(at))), isolated)
+        (
+            first.filter(|at| !(isolated && is_after_default(at))),
+            isolated,
+        )
     }
 
-    fn decide(&self, cell: &Cell, changed: &Changed) -> Decided {
+    fn decide(&self, cell: &Cell, variation: &Variation) -> Decided {
         let admin = self
-            .in_order(Tier::Admin, cell.mask, changed)
+            .in_order(Tier::Admin, cell.mask, variation)
             .first()
             .copied();
         let mut decided = Decided {
@@ -129,22 +132,22 @@ impl World<'_> {
             Some(Action::Pass) | None => {}
         }
         if !self
-            .isolators(cell, PolicyRank::NetworkPolicy, changed)
+            .isolators(cell, PolicyRank::NetworkPolicy, variation)
             .is_empty()
         {
             let allowed = (0..self.rules.len()).any(|at| {
-                cell.mask & !changed.rules & 1 << at != 0
-                    && self.place_of(at) == Some(PolicyRank::NetworkPolicy)
+                cell.mask & !variation.rules & 1 << at != 0
+                    && self.rank_of(at) == Some(PolicyRank::NetworkPolicy)
                     && self
                         .policy_of(at)
-                        .is_some_and(|it| !changed.policies.contains(&it))
+                        .is_some_and(|it| !variation.policies.contains(&it))
             });
             if !allowed {
                 decided.verdict = Verdict::Deny;
             }
             return decided;
         }
-        let (first, isolated) = self.baseline(cell, changed);
+        let (first, isolated) = self.baseline(cell, variation);
         decided.baseline = first;
         decided.verdict = match first.and_then(|at| self.action(at)) {
             Some(Action::Accept | Action::Pass) => Verdict::Allow,
@@ -155,12 +158,12 @@ impl World<'_> {
         decided
     }
 
-    fn verdict(&self, cell: &Cell, changed: &Changed) -> Verdict {
-        self.decide(cell, changed).verdict
+    fn verdict(&self, cell: &Cell, variation: &Variation) -> Verdict {
+        self.decide(cell, variation).verdict
     }
 
-    /// Whether findings about a rule are welcome.
-    fn is_told(&self, rule: usize) -> bool {
+    /// Whether a rule can have findings.
+    fn is_reportable(&self, rule: usize) -> bool {
         let policy = self.policy_of(rule).and_then(|it| self.policy(it));
         self.rules.get(rule).is_some_and(|it| !it.failed_closed)
             && policy.is_some_and(|it| !it.name.starts_with('('))
@@ -172,11 +175,11 @@ impl World<'_> {
             .filter(move |cell| cell.mask & 1 << rule != 0)
     }
 
-    fn part(&self, rule: usize) -> Option<Decider> {
+    fn decider(&self, rule: usize) -> Option<Decider> {
         Some(Decider::Rule(self.rules.get(rule)?.place))
     }
 
-    /// Everything that has to be found.
+    /// The expected findings.
     pub(super) fn expected(&self) -> Expected {
         let mut expected = Expected::new();
         self.ordered(&mut expected);
@@ -189,7 +192,7 @@ impl World<'_> {
     }
 
     fn ordered(&self, expected: &mut Expected) {
-        let none = Changed::default();
+        let none = Variation::default();
         let mut decides: BTreeSet<usize> = BTreeSet::new();
         let mut first: BTreeSet<usize> = BTreeSet::new();
         for cell in &self.cells {
@@ -200,15 +203,15 @@ impl World<'_> {
             let (baseline, _) = self.baseline(cell, &none);
             first.extend(baseline);
             // Default policies are a union.
-            if baseline.and_then(|at| self.place_of(at)) == Some(PolicyRank::DefaultGroup) {
+            if baseline.and_then(|at| self.rank_of(at)) == Some(PolicyRank::DefaultGroup) {
                 let rules = self.in_order(Tier::Baseline, cell.mask, &none).into_iter();
-                let group = rules.filter(|at| self.place_of(*at) == Some(PolicyRank::DefaultGroup));
+                let group = rules.filter(|at| self.rank_of(*at) == Some(PolicyRank::DefaultGroup));
                 first.extend(group);
             }
         }
         let mut unreachable: BTreeMap<PolicyId, (bool, bool)> = BTreeMap::new();
         for at in 0..self.rules.len() {
-            let (Some(place), Some(policy)) = (self.place_of(at), self.policy_of(at)) else {
+            let (Some(place), Some(policy)) = (self.rank_of(at), self.policy_of(at)) else {
                 continue;
             };
             if tier(place).is_some() && place != PolicyRank::DefaultGroup {
@@ -228,24 +231,24 @@ impl World<'_> {
             expected.insert((Code::Unreachable, FindingTarget::Policy(*id)), None);
         }
         for (at, rule) in self.rules.iter().enumerate() {
-            let Some(its) = self.place_of(at).and_then(tier) else {
+            let Some(own_tier) = self.rank_of(at).and_then(tier) else {
                 continue;
             };
             if first.contains(&at)
                 || self.cells_of(at).next().is_none()
                 || unreachable.contains_key(&rule.place.policy)
-                || !self.is_told(at)
+                || !self.is_reportable(at)
             {
                 continue;
             }
             let mut by = BTreeSet::new();
             for cell in self.cells_of(at) {
-                let first = match its {
-                    Tier::Admin => self.in_order(its, cell.mask, &none).first().copied(),
+                let first = match own_tier {
+                    Tier::Admin => self.in_order(own_tier, cell.mask, &none).first().copied(),
                     Tier::Baseline => self.baseline(cell, &none).0,
                 };
                 match first {
-                    Some(first) => by.extend(self.part(first)),
+                    Some(first) => by.extend(self.decider(first)),
                     None => {
                         let policies = self.isolators(cell, PolicyRank::DefaultGroup, &none);
                         let policies = policies.into_iter().take(1);
@@ -258,14 +261,14 @@ impl World<'_> {
     }
 
     fn passes(&self, expected: &mut Expected) {
-        let none = Changed::default();
+        let none = Variation::default();
         for (at, rule) in self.rules.iter().enumerate() {
-            if rule.action != Action::Pass || !self.is_told(at) {
+            if rule.action != Action::Pass || !self.is_reportable(at) {
                 continue;
             }
-            let without = Changed {
+            let without = Variation {
                 rules: 1 << at,
-                ..Changed::default()
+                ..Variation::default()
             };
             let mut decides = false;
             let mut same = true;
@@ -286,9 +289,9 @@ impl World<'_> {
     }
 
     fn overridden(&self, expected: &mut Expected) {
-        let none = Changed::default();
+        let none = Variation::default();
         for (at, rule) in self.rules.iter().enumerate() {
-            if self.place_of(at) != Some(PolicyRank::NetworkPolicy) || !self.is_told(at) {
+            if self.rank_of(at) != Some(PolicyRank::NetworkPolicy) || !self.is_reportable(at) {
                 continue;
             }
             let mut by = BTreeSet::new();
@@ -307,7 +310,7 @@ impl World<'_> {
                         continue;
                     }
                 }
-                by.extend(first.and_then(|it| self.part(it)));
+                by.extend(first.and_then(|it| self.decider(it)));
             }
             if n > 0 && decided {
                 expected.insert(
@@ -328,11 +331,11 @@ impl World<'_> {
             let namespace = policy.namespace.map(|it| it.0);
             (namespace, policy.name.to_owned(), policy.api)
         };
-        let mut changed = Changed::default();
+        let mut variation = Variation::default();
         let mut policies: Vec<PolicyId> = Vec::new();
         for (id, policy) in (0..).map(PolicyId).zip(&self.cluster.policies) {
             let isolates = self.cells.iter().any(|cell| {
-                let none = Changed::default();
+                let none = Variation::default();
                 self.isolators(cell, PolicyRank::NetworkPolicy, &none)
                     .contains(&id)
             });
@@ -341,30 +344,30 @@ impl World<'_> {
             }
         }
         policies.sort_by_key(|id| self.policy(*id).map(order));
-        let none = Changed::default();
+        let none = Variation::default();
         for id in policies.into_iter().rev() {
-            let without = |changed: &Changed| {
-                let mut without = changed.clone();
+            let without = |variation: &Variation| {
+                let mut without = variation.clone();
                 without.policies.insert(id);
                 without
             };
-            let is_same = |before: &Changed| {
+            let is_same = |before: &Variation| {
                 let after = without(before);
                 let mut cells = self.cells.iter();
                 cells.all(|it| self.verdict(it, before) == self.verdict(it, &after))
             };
-            // It can go alone, and together with those that go before it.
-            if is_same(&none) && is_same(&changed) {
-                changed = without(&changed);
+            // It can be removed alone, and together with those removed before it.
+            if is_same(&none) && is_same(&variation) {
+                variation = without(&variation);
                 expected.insert((Code::RedundantPolicy, FindingTarget::Policy(id)), None);
             }
         }
         let mut rules: Vec<usize> = (0..self.rules.len())
-            .filter(|at| self.place_of(*at) == Some(PolicyRank::NetworkPolicy))
-            .filter(|at| self.is_told(*at) && self.cells_of(*at).next().is_some())
+            .filter(|at| self.rank_of(*at) == Some(PolicyRank::NetworkPolicy))
+            .filter(|at| self.is_reportable(*at) && self.cells_of(*at).next().is_some())
             .filter(|at| {
                 self.policy_of(*at)
-                    .is_some_and(|it| !changed.policies.contains(&it))
+                    .is_some_and(|it| !variation.policies.contains(&it))
             })
             .collect();
         rules.sort_by_key(|at| {
@@ -376,15 +379,15 @@ impl World<'_> {
             let is_covered = self.cells_of(at).all(|cell| {
                 (0..self.rules.len()).any(|other| {
                     other != at
-                        && cell.mask & !changed.rules & 1 << other != 0
-                        && self.place_of(other) == Some(PolicyRank::NetworkPolicy)
+                        && cell.mask & !variation.rules & 1 << other != 0
+                        && self.rank_of(other) == Some(PolicyRank::NetworkPolicy)
                         && self
                             .policy_of(other)
-                            .is_some_and(|it| !changed.policies.contains(&it))
+                            .is_some_and(|it| !variation.policies.contains(&it))
                 })
             });
             if let (true, Some(rule)) = (is_covered, self.rules.get(at)) {
-                changed.rules |= 1 << at;
+                variation.rules |= 1 << at;
                 expected.insert((Code::RedundantRule, FindingTarget::Rule(rule.place)), None);
             }
         }
@@ -408,11 +411,11 @@ impl World<'_> {
             for (at, a) in group.iter().enumerate() {
                 for b in group.iter().skip(at + 1) {
                     let others = group.iter().copied().filter(|it| it != a && it != b);
-                    let before = Changed {
+                    let before = Variation {
                         policies: others.collect(),
-                        ..Changed::default()
+                        ..Variation::default()
                     };
-                    let after = Changed {
+                    let after = Variation {
                         swapped: Some((*a, *b)),
                         ..before.clone()
                     };
@@ -420,21 +423,21 @@ impl World<'_> {
                     let key =
                         if cells.any(|it| self.verdict(it, &before) != self.verdict(it, &after)) {
                             Code::TieConflict
-                        } else if self.can_meet(*a, *b) {
+                        } else if self.can_overlap(*a, *b) {
                             Code::TieOverlap
                         } else {
                             continue;
                         };
                     found = true;
-                    // One at a time is told at the first of the two.
+                    // A pair is reported at its first policy.
                     let names = BTreeSet::from([*a, *b]);
                     let at = FindingTarget::Policy(*a);
-                    let marks = names
+                    let deciders = names
                         .into_iter()
                         .map(|it| Decider::Isolation(it, Direction::Ingress));
                     let known = expected.entry((key, at)).or_insert(Some(BTreeSet::new()));
                     if let Some(known) = known {
-                        known.extend(marks);
+                        known.extend(deciders);
                     }
                 }
             }
@@ -444,8 +447,8 @@ impl World<'_> {
         }
     }
 
-    /// Whether some labels of namespace and pod are selected by both policies.
-    fn can_meet(&self, a: PolicyId, b: PolicyId) -> bool {
+    /// Whether both policies select some labels of namespace and pod.
+    fn can_overlap(&self, a: PolicyId, b: PolicyId) -> bool {
         let sets = [a, b].map(|id| self.policy(id).and_then(|it| it.subject.as_ref()));
         let [Some(a), Some(b)] = sets else {
             return false;
@@ -512,19 +515,19 @@ impl World<'_> {
                                 } else {
                                     &none[..]
                                 };
-                                let met = seen_from
+                                let matches = seen_from
                                     .iter()
                                     .any(|it| pods().any(|pod| self.is_in(set, pod, *it)));
-                                if !met && !seen_from.is_empty() {
+                                if !matches && !seen_from.is_empty() {
                                     add(Code::PeerMatchesNothing, at);
                                 }
                             }
                             Peer::Nodes(it) if !cluster.pods.is_empty() => {
                                 let mut nodes = cluster.nodes.iter().filter(|it| it.has_object);
                                 let is_any = nodes.clone().next().is_some();
-                                let met =
+                                let matches =
                                     nodes.any(|node| it.matches(|key| label(&node.labels, key)));
-                                if is_any && !met {
+                                if is_any && !matches {
                                     add(Code::PeerMatchesNothing, at);
                                 }
                             }
@@ -541,13 +544,13 @@ impl World<'_> {
     }
 }
 
-/// Whether a pod could be in all of some sets.
+/// Whether a pod can be in all sets.
 fn has_member(sets: &[&PodSet<'_>]) -> bool {
     let pods: Vec<&Selector<&str>> = sets.iter().filter_map(|it| it.pods.as_ref()).collect();
-    let namespaces = try_labels(&mut keys_of(sets), &mut Vec::new(), true, &|has| {
+    let namespaces = try_labels(&mut keys_of(sets), &mut Vec::new(), true, &|label_of| {
         sets.iter().all(|set| match &set.namespaces {
             NamespaceSet::Selected { selector, except } => {
-                selector.matches(has) && !except.iter().any(|it| it.matches(has))
+                selector.matches(label_of) && !except.iter().any(|it| it.matches(label_of))
             }
             NamespaceSet::Exact(_)
             | NamespaceSet::Own
@@ -559,21 +562,21 @@ fn has_member(sets: &[&PodSet<'_>]) -> bool {
     namespaces && is_possible(&pods, false)
 }
 
-type Has<'h, 'l> = &'h dyn Fn(&str) -> Option<&'l str>;
+type LabelOf<'h, 'l> = &'h dyn Fn(&str) -> Option<&'l str>;
 
-/// Whether some labels fit all selectors.
+/// Whether some labels match all selectors.
 fn is_possible(selectors: &[&Selector<&str>], of_namespace: bool) -> bool {
     let mut keys = BTreeMap::new();
-    selectors.iter().for_each(|it| note(it, &mut keys));
+    selectors.iter().for_each(|it| collect_keys(it, &mut keys));
     let mut keys: Vec<_> = keys.into_iter().collect();
-    try_labels(&mut keys, &mut Vec::new(), of_namespace, &|has| {
-        selectors.iter().all(|it| it.matches(has))
+    try_labels(&mut keys, &mut Vec::new(), of_namespace, &|label_of| {
+        selectors.iter().all(|it| it.matches(label_of))
     })
 }
 
 type Keys<'s> = Vec<(&'s str, BTreeSet<&'s str>)>;
 
-fn note<'s>(selector: &Selector<&'s str>, keys: &mut BTreeMap<&'s str, BTreeSet<&'s str>>) {
+fn collect_keys<'s>(selector: &Selector<&'s str>, keys: &mut BTreeMap<&'s str, BTreeSet<&'s str>>) {
     for it in &selector.requirements {
         keys.entry(it.key).or_default().extend(&it.values);
     }
@@ -586,25 +589,25 @@ fn keys_of<'s>(sets: &[&PodSet<'s>]) -> Keys<'s> {
             except
                 .iter()
                 .chain([selector])
-                .for_each(|it| note(it, &mut keys));
+                .for_each(|it| collect_keys(it, &mut keys));
         }
     }
     keys.into_iter().collect()
 }
 
-/// Tries every value for every key: none, each one that is named, and another.
+/// Tries every value of every key: none, each named one, and another.
 fn try_labels<'s>(
     keys: &mut Keys<'s>,
     labels: &mut Vec<(&'s str, Option<&'s str>)>,
     of_namespace: bool,
-    fits: &dyn Fn(Has<'_, 's>) -> bool,
+    fits: &dyn Fn(LabelOf<'_, 's>) -> bool,
 ) -> bool {
     let Some((key, values)) = keys.pop() else {
-        let has = |key: &str| {
+        let label_of = |key: &str| {
             let found = labels.iter().find(|it| it.0 == key);
             found.and_then(|it| it.1)
         };
-        return fits(&has);
+        return fits(&label_of);
     };
     let is_name = of_namespace && key == "kubernetes.io/metadata.name";
     let could_be = |value: &Option<&str>| match value {

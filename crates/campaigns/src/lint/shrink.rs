@@ -1,4 +1,4 @@
-//! Makes a cluster small in which findings are wrong or missed.
+//! Shrinks a cluster with wrong or missing findings.
 
 use std::net::IpAddr;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::compare_objects;
 use crate::agree::shrink::{collect, remove};
 
-/// How often a smaller cluster is tried at most.
+/// The maximum number of smaller clusters to try.
 const TRIES: usize = 3_000;
 
-/// A smaller cluster of which something is still wrong.
+/// A smaller cluster with wrong or missing findings.
 pub(super) fn shrink(mut objects: Vec<Value>, dns: &[(String, IpAddr)]) -> Vec<Value> {
     let mut tries = 0;
     let mut is_wrong = |objects: &[Value]| {

@@ -1,4 +1,4 @@
-//! Many clusters, one after the other: `palisade-campaigns packets`.
+//! `palisade-campaigns packets`: compares many clusters in order.
 
 use std::fmt;
 use std::io::Write as _;
@@ -12,10 +12,10 @@ use super::{Compared, compare};
 
 use palisade_lab::privilege::stay_inside;
 
-/// What to compare.
+/// Arguments of `packets`.
 #[derive(Args, Clone, Debug)]
 pub struct PacketsArgs {
-    /// Go on until so many packets were sent
+    /// The number of packets to send
     #[arg(long, default_value_t = 1_000_000)]
     probes: u64,
     /// The seed of the first cluster
@@ -26,37 +26,37 @@ pub struct PacketsArgs {
     replay: Option<u64>,
 }
 
-/// What a campaign came to.
+/// The result of a campaign.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Everything that was compared.
+    /// The comparison of all clusters.
     pub compared: Compared,
     seeds: (u64, u64),
-    took: Duration,
+    duration: Duration,
 }
 
-/// A campaign that finds so many differences stops.
-const ENOUGH: usize = 20;
+/// A campaign stops after this number of differences.
+const MAX_DIFFERENCES: usize = 20;
 
-/// Compares engine and kernel on one cluster after the other.
+/// Compares engine and kernel on clusters in order.
 pub fn packets(args: &PacketsArgs) -> anyhow::Result<Report> {
     stay_inside(RequiredPrivilege::Any)?;
     let started = Instant::now();
     let first = args.replay.unwrap_or(args.seed);
     let mut all = Compared::default();
     let mut seed = first;
-    let mut told = Instant::now();
-    while all.probes < args.probes && all.differences.len() < ENOUGH {
+    let mut last_report = Instant::now();
+    while all.probes < args.probes && all.differences.len() < MAX_DIFFERENCES {
         let compared = compare(seed, None).with_context(|| format!("seed {seed}"))?;
         all.add(compared);
         seed += 1;
         if args.replay.is_some() {
             break;
         }
-        if told.elapsed() > Duration::from_secs(10) {
-            told = Instant::now();
+        if last_report.elapsed() > Duration::from_secs(10) {
+            last_report = Instant::now();
             let (probes, differences) = (all.probes, all.differences.len());
-            // With standard error closed there is nobody to tell.
+            // Progress only: a closed standard error is no failure.
             let _ = writeln!(
                 std::io::stderr(),
                 "seed {seed}: {probes} packets, {differences} differences"
@@ -66,7 +66,7 @@ pub fn packets(args: &PacketsArgs) -> anyhow::Result<Report> {
     Ok(Report {
         compared: all,
         seeds: (first, seed - 1),
-        took: started.elapsed(),
+        duration: started.elapsed(),
     })
 }
 
@@ -76,23 +76,23 @@ impl fmt::Display for Report {
             clusters,
             probes,
             denied,
-            unshown,
+            unmeasured,
             differences,
         } = &self.compared;
         for difference in differences {
-            writeln!(f, "seed {}: {}", difference.seed, difference.words)?;
+            writeln!(f, "seed {}: {}", difference.seed, difference.message)?;
         }
         let (first, last) = self.seeds;
         writeln!(
             f,
             "{clusters} clusters (seeds {first} to {last}) in {:.0} s",
-            self.took.as_secs_f64()
+            self.duration.as_secs_f64()
         )?;
         writeln!(
             f,
-            "{probes} packets compared, {denied} of them to be denied"
+            "{probes} packets compared, {denied} of them predicted to be denied"
         )?;
-        writeln!(f, "{unshown} flows that packets cannot show")?;
+        writeln!(f, "{unmeasured} flows that packets cannot measure")?;
         write!(f, "{} differences", differences.len())
     }
 }

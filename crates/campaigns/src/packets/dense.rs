@@ -1,4 +1,4 @@
-//! More NetworkPolicies for a cluster, so that unions are large enough to be worth asking at once.
+//! Additional NetworkPolicies for a cluster, which make unions large enough for set lookups.
 
 use serde_json::{Value, json};
 

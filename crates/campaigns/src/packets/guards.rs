@@ -1,10 +1,10 @@
-//! Packets that try to get past the rules: fragments, segments out of the middle of a connection
-//! that nobody knows, false senders, errors about others' connections, what hides behind headers of
-//! IPv6, and messages of the link that were routed. They must not get where opening is denied.
+//! Packets that try to evade the rules: fragments, segments without a connection, false senders,
+//! forged ICMP errors, IPv6 extension headers, and routed link messages. They must not arrive where
+//! the flow is denied.
 
 use std::net::SocketAddr;
 
-use palisade_core::answer::{FlowVerdict, Transport as Asked};
+use palisade_core::answer::{FlowVerdict, Transport};
 use palisade_core::net::Protocol;
 use palisade_core::query::FlowQuery;
 use palisade_lab::lab::{Lab, LabError};
@@ -21,12 +21,12 @@ use palisade_lab::wire::WireError;
 
 use super::{Compared, Difference};
 
-/// So many flows of each sort are tried in a cluster.
-const MOST: usize = 12;
-/// Marks of our own, far from those of probes.
+/// Flows of each kind per cluster.
+const MAX_FLOWS: usize = 12;
+/// The first probe identifier, far from those of other probes.
 const FIRST_ID: u32 = 0x7000_0000;
 
-/// Tries to get past the rules of a cluster.
+/// Tries to evade the rules of a cluster.
 pub(super) fn check(
     seed: u64,
     lab: &mut Lab,
@@ -42,11 +42,12 @@ pub(super) fn check(
         trials.iter().flat_map(|(_, trial)| direct(trial)).collect();
     let of = |protocol: Protocol, denied: bool| {
         let fits = move |(attempt, is_denied): &&(ProbePlan, bool)| {
-            matches!(attempt.carried, Asked::Port(it, _) if it == protocol) && *is_denied == denied
+            matches!(attempt.carried, Transport::Port(it, _) if it == protocol)
+                && *is_denied == denied
         };
         let some: Vec<ProbePlan> = direct.iter().filter(fits).map(|it| it.0).collect();
         // Spread over the cluster rather than from its start.
-        let step = some.len().div_ceil(MOST).max(1);
+        let step = some.len().div_ceil(MAX_FLOWS).max(1);
         some.into_iter().step_by(step).collect::<Vec<ProbePlan>>()
     };
     for denied in [true, false] {
@@ -64,7 +65,7 @@ pub(super) fn check(
         guards.spoofed(&attempt)?;
     }
     for attempt in of(Protocol::Tcp, true) {
-        guards.behind_a_header(&attempt)?;
+        guards.behind_extension_header(&attempt)?;
         guards.routed_link_control(&attempt)?;
     }
     guards.link_control()?;
@@ -115,33 +116,33 @@ impl Guards<'_> {
         Ok(self.lab.wire().exchange(from, packets)?)
     }
 
-    fn differs(&mut self, what: &str, attempt: &ProbePlan, how: &str) {
-        let words = format!("{what}, as in {attempt:?}: {how}");
+    fn report_difference(&mut self, what: &str, attempt: &ProbePlan, how: &str) {
+        let message = format!("{what}, as in {attempt:?}: {how}");
         let seed = self.seed;
-        self.compared.differences.push(Difference { seed, words });
+        self.compared.differences.push(Difference { seed, message });
     }
 
-    /// A datagram in three pieces is judged as one: all of it arrives, or nothing.
+    /// Sends a datagram in three fragments: all arrive, or none.
     fn fragments(&mut self, attempt: &ProbePlan, denied: bool) -> Result<(), LabError> {
         let id = self.take_id();
-        let draft = draft(attempt, id);
-        let whole = datagram(&draft, 3_000).map_err(WireError::from)?;
-        let pieces = split(&whole, 1_280, id).map_err(WireError::from)?;
+        let probe_spec = probe_spec(attempt, id);
+        let whole = datagram(&probe_spec, 3_000).map_err(WireError::from)?;
+        let fragments = split(&whole, 1_280, id).map_err(WireError::from)?;
         for reversed in [false, true] {
-            let mut pieces = pieces.clone();
+            let mut fragments = fragments.clone();
             if reversed {
-                pieces.reverse();
+                fragments.reverse();
             }
-            let arrived = self.send(attempt.from, &pieces)?;
+            let arrived = self.send(attempt.from, &fragments)?;
             let to = attempt.to;
-            let arrived = arrived.iter().filter(|(place, seen)| {
-                *place == to && seen.fragment.is_some() && seen.source == attempt.source
+            let arrived = arrived.iter().filter(|(place, received)| {
+                *place == to && received.fragment.is_some() && received.source == attempt.source
             });
             let arrived = arrived.count();
-            let expected = if denied { 0 } else { pieces.len() };
+            let expected = if denied { 0 } else { fragments.len() };
             if arrived != expected {
-                let how = format!("{arrived} of {} pieces arrived", pieces.len());
-                self.differs("a datagram in pieces", attempt, &how);
+                let how = format!("{arrived} of {} fragments arrived", fragments.len());
+                self.report_difference("a fragmented datagram", attempt, &how);
             }
             self.lab.clear_connections()?;
         }
@@ -149,20 +150,20 @@ impl Guards<'_> {
         Ok(())
     }
 
-    /// A segment that opens nothing does not get where opening is denied.
+    /// Sends a segment without SYN, which must not arrive where the flow is denied.
     fn segment(&mut self, attempt: &ProbePlan, flags: u8, what: &str) -> Result<(), LabError> {
         let id = self.take_id();
         let segment = segment(attempt, flags, id, false)?;
         let arrived = self.send(attempt.from, &[segment])?;
         self.compared.denied += 1;
-        if arrived.iter().any(|it| is_seen(it, attempt, id)) {
-            self.differs(what, attempt, "it arrived");
+        if arrived.iter().any(|it| has_arrived(it, attempt, id)) {
+            self.report_difference(what, attempt, "it arrived");
         }
         Ok(())
     }
 
-    /// Data of the server must not open a way for the client: connection tracking would take it for
-    /// the first packet of a connection the other way round.
+    /// Sends data of the server, which must not open the flow for the client: connection tracking
+    /// would take it for the first packet of a reverse connection.
     fn reversed(&mut self, attempt: &ProbePlan) -> Result<(), LabError> {
         self.lab.clear_connections()?;
         let (first, second) = (self.take_id(), self.take_id());
@@ -171,14 +172,14 @@ impl Guards<'_> {
         let from_client = segment(attempt, ACK | PSH, second, false)?;
         let arrived = self.send(attempt.from, &[from_client])?;
         self.compared.denied += 1;
-        if arrived.iter().any(|it| is_seen(it, attempt, second)) {
+        if arrived.iter().any(|it| has_arrived(it, attempt, second)) {
             let what = "a segment after data of the server";
-            self.differs(what, attempt, "it arrived");
+            self.report_difference(what, attempt, "it arrived");
         }
         Ok(())
     }
 
-    /// Whoever sends as somebody else is not heard.
+    /// Sends with the addresses of others, which must not arrive.
     fn spoofed(&mut self, attempt: &ProbePlan) -> Result<(), LabError> {
         let Location::Pod(own) = attempt.from else {
             return Ok(());
@@ -188,42 +189,46 @@ impl Guards<'_> {
         let others = pods.iter().enumerate().filter(|(index, _)| *index != own);
         let others = others.flat_map(|(_, pod)| &pod.addresses);
         let mut others = others.filter(|it| it.is_ipv4() == ipv4 && **it != attempt.destination);
-        let beyond = self.lab.world().topology().outside.clone();
-        let mut beyond = beyond.iter().filter(|it| it.is_ipv4() == ipv4);
-        let false_names = [others.next().copied(), beyond.next().copied()];
-        for source in false_names.into_iter().flatten() {
+        let outside = self.lab.world().topology().outside.clone();
+        let mut outside = outside.iter().filter(|it| it.is_ipv4() == ipv4);
+        let false_sources = [others.next().copied(), outside.next().copied()];
+        for source in false_sources.into_iter().flatten() {
             let id = self.take_id();
-            let mut draft = draft(attempt, id);
-            draft.source = source;
-            let packet = datagram(&draft, 16).map_err(WireError::from)?;
+            let mut probe_spec = probe_spec(attempt, id);
+            probe_spec.source = source;
+            let packet = datagram(&probe_spec, 16).map_err(WireError::from)?;
             let arrived = self.send(attempt.from, &[packet])?;
             self.compared.denied += 1;
-            let is_it = |seen: &ReceivedPacket| {
-                matches!(seen.kind, PacketKind::Probe(_)) && seen.id == Some(id)
+            let is_probe = |received: &ReceivedPacket| {
+                matches!(received.kind, PacketKind::Probe(_)) && received.id == Some(id)
             };
-            if arrived.iter().any(|(_, seen)| is_it(seen)) {
+            if arrived.iter().any(|(_, received)| is_probe(received)) {
                 let what = format!("a packet sent as {source}");
-                self.differs(&what, attempt, "it arrived");
+                self.report_difference(&what, attempt, "it arrived");
             }
         }
         Ok(())
     }
 
-    /// An error is heard from who has to do with the connection, and from no other pod of the node.
-    /// What comes from elsewhere may be of a router on the way.
+    /// Sends ICMP errors: they pass from an end of the connection, and from no other pod of the
+    /// node. Errors from outside may come from a router.
     fn errors(&mut self, attempt: &ProbePlan) -> Result<(), LabError> {
         let id = self.take_id();
-        let sent = datagram(&draft(attempt, id), 16).map_err(WireError::from)?;
+        let sent = datagram(&probe_spec(attempt, id), 16).map_err(WireError::from)?;
         self.send(attempt.from, std::slice::from_ref(&sent))?;
         let error = |source| port_unreachable(source, attempt.source, &sent);
         let own = error(attempt.destination).map_err(WireError::from)?;
-        let is_error = |(place, seen): &(Location, ReceivedPacket)| {
+        let is_error = |(place, received): &(Location, ReceivedPacket)| {
             *place == attempt.from
-                && matches!(seen.kind, PacketKind::Error(_))
-                && seen.id == Some(id)
+                && matches!(received.kind, PacketKind::Error(_))
+                && received.id == Some(id)
         };
         if !self.send(attempt.to, &[own])?.iter().any(is_error) {
-            self.differs("an error about a connection", attempt, "it did not arrive");
+            self.report_difference(
+                "an ICMP error of a connection",
+                attempt,
+                "it did not arrive",
+            );
         }
         let Location::Pod(listener) = attempt.from else {
             return Ok(());
@@ -241,15 +246,15 @@ impl Guards<'_> {
             let forged = error(address).map_err(WireError::from)?;
             self.compared.denied += 1;
             if self.send(place, &[forged])?.iter().any(is_error) {
-                let what = format!("an error of {address} about others");
-                self.differs(&what, attempt, "it arrived");
+                let what = format!("a forged ICMP error of {address}");
+                self.report_difference(&what, attempt, "it arrived");
             }
         }
         Ok(())
     }
 
-    /// What connection tracking reads behind a header must be what is judged.
-    fn behind_a_header(&mut self, attempt: &ProbePlan) -> Result<(), LabError> {
+    /// Sends a segment after an IPv6 extension header, which must not open the flow.
+    fn behind_extension_header(&mut self, attempt: &ProbePlan) -> Result<(), LabError> {
         if attempt.source.is_ipv4() {
             return Ok(());
         }
@@ -258,51 +263,52 @@ impl Guards<'_> {
         for (kind, header) in [(51, &AUTHENTICATION[..]), (60, &OPTIONS), (0, &OPTIONS)] {
             let (hidden, plain) = (self.take_id(), self.take_id());
             let opening = segment(attempt, SYN, hidden, false)?;
-            let wrapped = with_header(&opening, kind, header);
+            let wrapped = with_extension_header(&opening, kind, header);
             self.send(attempt.from, &[wrapped])?;
-            // The way that it may have opened.
+            // A packet of the connection that it may have opened.
             let after = segment(attempt, SYN, plain, false)?;
             let arrived = self.send(attempt.from, &[after])?;
             self.compared.denied += 1;
-            if arrived.iter().any(|it| is_seen(it, attempt, plain)) {
-                let what = format!("a segment after one behind a header of type {kind}");
-                self.differs(&what, attempt, "it arrived");
+            if arrived.iter().any(|it| has_arrived(it, attempt, plain)) {
+                let what = format!("a segment after one with an extension header of type {kind}");
+                self.report_difference(&what, attempt, "it arrived");
             }
         }
         Ok(())
     }
 
-    /// Messages of the link are nothing special once they are routed, and are not of IPv4.
+    /// Sends routed link messages, and such messages over IPv4, which are not exempt.
     fn routed_link_control(&mut self, attempt: &ProbePlan) -> Result<(), LabError> {
-        // Groups are asked about with a hop limit of 1, which one that is routed once has as 2.
+        // Multicast listener messages have hop limit 1; with 2, it is 1 after routing.
         for (kind, hops) in [(135, 255), (131, 2), (143, 2)] {
             let id = self.take_id();
-            let mut draft = draft(attempt, id);
+            let mut probe_spec = probe_spec(attempt, id);
             let mut packet = Vec::new();
             if attempt.source.is_ipv4() {
-                draft.carried = ProbePayload::Other { protocol: 253 };
-                build(&draft, &mut packet).map_err(WireError::from)?;
+                probe_spec.carried = ProbePayload::Other { protocol: 253 };
+                build(&probe_spec, &mut packet).map_err(WireError::from)?;
                 packet = as_protocol(packet, 58, kind);
             } else {
-                draft.carried = ProbePayload::Icmpv6 { kind };
-                build(&draft, &mut packet).map_err(WireError::from)?;
+                probe_spec.carried = ProbePayload::Icmpv6 { kind };
+                build(&probe_spec, &mut packet).map_err(WireError::from)?;
                 overwrite(&mut packet, 7, &[hops]);
             }
             let arrived = self.send(attempt.from, &[packet])?;
             self.compared.denied += 1;
-            let is_it = |(place, seen): &(Location, ReceivedPacket)| {
-                *place == attempt.to && seen.source == attempt.source
+            let is_probe = |(place, received): &(Location, ReceivedPacket)| {
+                *place == attempt.to && received.source == attempt.source
             };
-            // Some end of what is denied is judged, and that is enough.
-            if arrived.iter().any(is_it) {
-                let what = format!("a message of the link of type {kind}, routed");
-                self.differs(&what, attempt, "it arrived");
+            // The verdict of either end denies the flow.
+            if arrived.iter().any(is_probe) {
+                let what = format!("a routed link message of type {kind}");
+                self.report_difference(&what, attempt, "it arrived");
             }
         }
         Ok(())
     }
 
-    /// Every pod may talk to its node about the link (D89), but does not route for it (D147).
+    /// Sends neighbor discovery of each pod to its node, which passes (D89), and router messages,
+    /// which must not (D147).
     fn link_control(&mut self) -> Result<(), LabError> {
         let topology = self.lab.world().topology().clone();
         for (index, pod) in topology.pods.iter().enumerate() {
@@ -315,7 +321,7 @@ impl Guards<'_> {
             };
             for (kind, passes) in [(135, true), (134, false), (137, false)] {
                 let id = self.take_id();
-                let draft = ProbeSpec {
+                let probe_spec = ProbeSpec {
                     source: *own,
                     destination: *node,
                     carried: ProbePayload::Icmpv6 { kind },
@@ -323,20 +329,20 @@ impl Guards<'_> {
                     id,
                 };
                 let mut packet = Vec::new();
-                build(&draft, &mut packet).map_err(WireError::from)?;
+                build(&probe_spec, &mut packet).map_err(WireError::from)?;
                 overwrite(&mut packet, 7, &[255]);
                 let from = Location::Pod(index);
                 let arrived = self.send(from, &[packet])?;
                 self.compared.denied += u64::from(!passes);
-                let is_it = |(place, seen): &(Location, ReceivedPacket)| {
-                    *place == Location::Node(pod.node) && seen.id == Some(id)
+                let is_probe = |(place, received): &(Location, ReceivedPacket)| {
+                    *place == Location::Node(pod.node) && received.id == Some(id)
                 };
-                if arrived.iter().any(is_it) != passes {
-                    let words = format!(
-                        "a message of type {kind} from {own} to its node: {passes} expected"
+                if arrived.iter().any(is_probe) != passes {
+                    let message = format!(
+                        "a message of type {kind} from {own} to its node: expected to pass: {passes}"
                     );
                     let seed = self.seed;
-                    self.compared.differences.push(Difference { seed, words });
+                    self.compared.differences.push(Difference { seed, message });
                 }
             }
         }
@@ -344,13 +350,17 @@ impl Guards<'_> {
     }
 }
 
-/// Whether a packet of ours is what arrived, and where it should not.
-fn is_seen((place, seen): &(Location, ReceivedPacket), attempt: &ProbePlan, id: u32) -> bool {
-    *place == attempt.to && seen.id == Some(id) && seen.source == attempt.source
+/// Whether our packet arrived at the destination.
+fn has_arrived(
+    (place, received): &(Location, ReceivedPacket),
+    attempt: &ProbePlan,
+    id: u32,
+) -> bool {
+    *place == attempt.to && received.id == Some(id) && received.source == attempt.source
 }
 
-/// A packet of IPv6 with something between its header and what it carries.
-fn with_header(packet: &[u8], kind: u8, header: &[u8]) -> Vec<u8> {
+/// An IPv6 packet with an extension header.
+fn with_extension_header(packet: &[u8], kind: u8, header: &[u8]) -> Vec<u8> {
     let (ip, carried) = packet.split_at_checked(40).unwrap_or((packet, &[]));
     let mut out = [ip, header, carried].concat();
     let length = u16::try_from(header.len() + carried.len()).unwrap_or(u16::MAX);
@@ -367,14 +377,14 @@ fn overwrite(bytes: &mut [u8], at: usize, with: &[u8]) {
     }
 }
 
-/// A packet of IPv4 that says it carries another protocol.
+/// An IPv4 packet with another protocol number.
 fn as_protocol(mut packet: Vec<u8>, protocol: u8, first: u8) -> Vec<u8> {
     overwrite(&mut packet, 9, &[protocol]);
     overwrite(&mut packet, 20, &[first]);
     overwrite(&mut packet, 10, &[0, 0]);
-    let words = packet.chunks_exact(2).take(10);
-    let words = words.filter_map(|it| Some(u32::from(u16::from_be_bytes(*it.first_chunk()?))));
-    let mut sum: u32 = words.sum();
+    let message = packet.chunks_exact(2).take(10);
+    let message = message.filter_map(|it| Some(u32::from(u16::from_be_bytes(*it.first_chunk()?))));
+    let mut sum: u32 = message.sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
@@ -383,10 +393,10 @@ fn as_protocol(mut packet: Vec<u8>, protocol: u8, first: u8) -> Vec<u8> {
     packet
 }
 
-fn draft(attempt: &ProbePlan, id: u32) -> ProbeSpec {
+fn probe_spec(attempt: &ProbePlan, id: u32) -> ProbeSpec {
     let port = match attempt.carried {
-        Asked::Port(_, port) => port.get(),
-        Asked::Icmp | Asked::Icmp6(_) | Asked::Ip(_) => 0,
+        Transport::Port(_, port) => port.get(),
+        Transport::Icmp | Transport::Icmp6(_) | Transport::Ip(_) => 0,
     };
     ProbeSpec {
         source: attempt.source,
@@ -399,8 +409,8 @@ fn draft(attempt: &ProbePlan, id: u32) -> ProbeSpec {
 
 fn segment(attempt: &ProbePlan, flags: u8, id: u32, reversed: bool) -> Result<Vec<u8>, LabError> {
     let port = match attempt.carried {
-        Asked::Port(_, port) => port.get(),
-        Asked::Icmp | Asked::Icmp6(_) | Asked::Ip(_) => 0,
+        Transport::Port(_, port) => port.get(),
+        Transport::Icmp | Transport::Icmp6(_) | Transport::Ip(_) => 0,
     };
     let client = SocketAddr::new(attempt.source, 31_000 + port % 1_000);
     let server = SocketAddr::new(attempt.destination, port);

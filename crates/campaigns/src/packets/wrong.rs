@@ -1,4 +1,4 @@
-//! Rulesets that are wrong on purpose: each must be found by comparing the engine with the kernel.
+//! Deliberate mistakes in rulesets: the comparison of engine and kernel must detect each.
 
 use palisade_core::net::Family;
 use palisade_nft::ruleset::{
@@ -6,23 +6,23 @@ use palisade_nft::ruleset::{
     Verdict, state,
 };
 
-/// A mistake.
+/// A mistake in a ruleset.
 #[derive(Clone, Copy, Debug)]
 pub struct Mistake {
-    /// What was done wrong.
+    /// What it does.
     pub name: &'static str,
-    /// Does it.
+    /// Makes the mistake.
     pub make: fn(&mut Ruleset),
 }
 
-/// All of them.
+/// All mistakes.
 pub const MISTAKES: [Mistake; 38] = [
-    mistake("errors about others' connections pass", |it| {
+    mistake("forged ICMP errors pass", |it| {
         remove_rules(it, |rule| {
             rule.matches.contains(&Match::CtState(state::RELATED))
         });
     }),
-    mistake("pods may advertise routes", |it| {
+    mistake("pods may send router advertisements", |it| {
         remove_rules(it, |rule| {
             let is_router =
                 |it: &Match| matches!(it, Match::IcmpType(134, 134) | Match::IcmpType(137, 137));
@@ -32,14 +32,14 @@ pub const MISTAKES: [Mistake; 38] = [
     mistake("senders may use any address", |it| {
         rewrite_chain(it, "senders", Vec::clear)
     }),
-    mistake("nothing is enforced", |it| {
+    mistake("no base chain is registered", |it| {
         it.chains.retain(|chain| chain.hook.is_none())
     }),
     mistake("the forward chain is missing", |it| {
         remove_chain(it, "forward")
     }),
     mistake("the input chain is missing", |it| remove_chain(it, "input")),
-    mistake("every connection counts as judged", |it| {
+    mistake("every connection counts as evaluated", |it| {
         each_match(it, |found| {
             if let Match::CtMark {
                 mask,
@@ -51,7 +51,7 @@ pub const MISTAKES: [Mistake; 38] = [
             }
         });
     }),
-    mistake("a yes of the client's side is a yes of both", |it| {
+    mistake("the client's side decides for both", |it| {
         let full = full_mark(it);
         each_statement(it, |found| {
             if let Statement::SetCtMark { value, .. } = found {
@@ -74,18 +74,18 @@ pub const MISTAKES: [Mistake; 38] = [
             }
         });
     }),
-    mistake("what has no connection is not kept apart", |it| {
+    mistake("packets of state invalid are not separated", |it| {
         remove_rules(it, |rule| {
             rule.matches.iter().any(|it| is_state(it, state::INVALID))
         });
     }),
-    mistake("segments out of the middle are not kept apart", |it| {
+    mistake("segments without a connection are not separated", |it| {
         remove_rules(it, |rule| rule.matches.contains(&Match::TcpNotOpening));
     }),
-    mistake("what is kept apart is let through", |it| {
+    mistake("separated packets are accepted", |it| {
         rewrite_chain(it, "unplaced", |rules| rules.retain(|rule| !drops(rule)));
     }),
-    mistake("errors of ICMP are nobody's", |it| {
+    mistake("ICMP errors of a connection are dropped", |it| {
         for word in ["forward", "input"] {
             rewrite_chain(it, word, |rules| {
                 let related = Rule {
@@ -97,27 +97,33 @@ pub const MISTAKES: [Mistake; 38] = [
             });
         }
     }),
-    mistake("the packet's own protocol is judged", |it| {
-        each_match(it, |found| {
-            if let Match::CtL4(protocol) = found {
-                *found = Match::L4(*protocol);
-            }
-        });
-    }),
-    mistake("messages of the link may be routed", |it| {
+    mistake(
+        "rules match the protocol of the packet, not of the connection",
+        |it| {
+            each_match(it, |found| {
+                if let Match::CtL4(protocol) = found {
+                    *found = Match::L4(*protocol);
+                }
+            });
+        },
+    ),
+    mistake("link messages may be routed", |it| {
         each_rule(it, |rule| {
             rule.matches.retain(|it| !matches!(it, Match::HopLimit(_)))
         });
     }),
-    mistake("messages about groups may go to anyone", |it| {
-        each_rule(it, |rule| {
-            if rule.matches.contains(&Match::HopLimit(1)) {
-                rule.matches
-                    .retain(|it| !matches!(it, Match::Within { .. }));
-            }
-        });
-    }),
-    mistake("messages of the link are of both families", |it| {
+    mistake(
+        "multicast listener messages may have any destination",
+        |it| {
+            each_rule(it, |rule| {
+                if rule.matches.contains(&Match::HopLimit(1)) {
+                    rule.matches
+                        .retain(|it| !matches!(it, Match::Within { .. }));
+                }
+            });
+        },
+    ),
+    mistake("link messages are exempt in both families", |it| {
         each_rule(it, |rule| {
             if rule
                 .matches
@@ -130,27 +136,28 @@ pub const MISTAKES: [Mistake; 38] = [
             }
         });
     }),
-    mistake("neighbour discovery is judged", |it| {
+    mistake("neighbor discovery is evaluated", |it| {
         remove_rules(it, |rule| {
             rule.matches
                 .iter()
                 .any(|it| matches!(it, Match::IcmpType(..)))
         });
     }),
-    mistake("replies to the node are judged", |it| {
+    mistake("replies to the node are evaluated", |it| {
         remove_rules(it, |rule| rule.matches.contains(&Match::CtIsReply(true)));
         rewrite_chain(it, "input", |rules| swap_ends(rules));
     }),
-    mistake("the node's own packets are judged", |it| {
+    mistake("the node's own packets are evaluated", |it| {
         let forward = it
             .chains
             .iter()
             .find(|chain| is_named(&chain.name, "forward"));
         let mut judged = forward.map(|chain| chain.rules.clone()).unwrap_or_default();
-        // What the node sends has come in by no interface, so that the kernel refuses to ask for
-        // one.
+        // Packets of the node have no input interface; the kernel refuses to match one in the
+        // output hook.
         let to_senders = Statement::Verdict(Verdict::Jump(Name::word("senders")));
-        judged.retain(|rule| !rule.statements.contains(&to_senders) && !asks(rule, "elsewhere"));
+        judged
+            .retain(|rule| !rule.statements.contains(&to_senders) && !looks_up(rule, "elsewhere"));
         it.chains.push(Chain {
             name: Name::word("output"),
             hook: Some(Hook {
@@ -164,38 +171,38 @@ pub const MISTAKES: [Mistake; 38] = [
     mistake("the two directions are swapped", |it| {
         rewrite_chain(it, "forward", |rules| swap_ends(rules));
     }),
-    mistake("the client's side is not asked", |it| {
+    mistake("egress is not evaluated", |it| {
         remove_rules(it, |rule| {
             dispatches(rule, "egress4")
                 || dispatches(rule, "egress6")
-                || asks(rule, "judged-egress4")
-                || asks(rule, "judged-egress6")
+                || looks_up(rule, "judged-egress4")
+                || looks_up(rule, "judged-egress6")
         });
     }),
-    mistake("the server's side is not asked", |it| {
+    mistake("ingress is not evaluated", |it| {
         remove_rules(it, |rule| {
             dispatches(rule, "ingress4")
                 || dispatches(rule, "ingress6")
-                || asks(rule, "judged-ingress4")
-                || asks(rule, "judged-ingress6")
+                || looks_up(rule, "judged-ingress4")
+                || looks_up(rule, "judged-ingress6")
         });
     }),
-    mistake("IPv6 is not judged", |it| {
+    mistake("IPv6 is not evaluated", |it| {
         remove_rules(it, |rule| {
             ["egress6", "ingress6"]
                 .iter()
                 .any(|map| dispatches(rule, map))
                 || ["judged-egress6", "judged-ingress6"]
                     .iter()
-                    .any(|set| asks(rule, set))
+                    .any(|set| looks_up(rule, set))
         });
     }),
-    mistake("IPv4 is not judged on its way in", |it| {
+    mistake("IPv4 ingress is not evaluated", |it| {
         remove_rules(it, |rule| {
-            dispatches(rule, "ingress4") || asks(rule, "judged-ingress4")
+            dispatches(rule, "ingress4") || looks_up(rule, "judged-ingress4")
         });
     }),
-    mistake("exceptions are forgotten", |it| {
+    mistake("exceptions of blocks are ignored", |it| {
         each_rule(it, |rule| {
             if rule.origin.is_some() {
                 rule.matches
@@ -203,7 +210,7 @@ pub const MISTAKES: [Mistake; 38] = [
             }
         });
     }),
-    mistake("the other end does not matter", |it| {
+    mistake("rules match any peer", |it| {
         each_rule(it, |rule| {
             if rule.origin.is_some() {
                 rule.matches
@@ -211,26 +218,26 @@ pub const MISTAKES: [Mistake; 38] = [
             }
         });
     }),
-    mistake("ports lead to the wrong groups", |it| {
+    mistake("ports map to the wrong groups", |it| {
         for set in &mut it.sets {
             if let Values::Numbers(numbers) = &mut set.values {
                 numbers.rotate_left(1);
             }
         }
     }),
-    mistake("ports for anyone are forgotten", |it| {
+    mistake("ports open to all peers are missing", |it| {
         for set in &mut it.sets {
             if is_named(&set.name, "open4") || is_named(&set.name, "open6") {
                 set.keys.clear();
             }
         }
     }),
-    mistake("ports do not matter", |it| {
+    mistake("rules match any port", |it| {
         each_rule(it, |rule| {
             rule.matches.retain(|it| !matches!(it, Match::CtPort(..)))
         });
     }),
-    mistake("ranges end one port early", |it| {
+    mistake("port ranges end one port early", |it| {
         each_match(it, |found| {
             if let Match::CtPort(from, to) = found
                 && from < to
@@ -239,21 +246,21 @@ pub const MISTAKES: [Mistake; 38] = [
             }
         });
     }),
-    mistake("protocols do not matter", |it| {
+    mistake("rules match any protocol", |it| {
         each_rule(it, |rule| {
             if rule.origin.is_some() {
                 rule.matches.retain(|it| !matches!(it, Match::CtL4(_)));
             }
         });
     }),
-    mistake("SCTP is taken for TCP", |it| {
+    mistake("rules for SCTP match TCP", |it| {
         each_match(it, |found| {
             if let Match::CtL4(protocol @ 132) = found {
                 *protocol = 6;
             }
         });
     }),
-    mistake("ICMP is never judged", |it| {
+    mistake("ICMP is exempt", |it| {
         rewrite_chain(it, "forward", |rules| {
             for protocol in [ICMP, ICMP6] {
                 rules.insert(
@@ -267,17 +274,17 @@ pub const MISTAKES: [Mistake; 38] = [
             }
         });
     }),
-    mistake("denials are passed over", |it| {
+    mistake("rules with action Deny are missing", |it| {
         remove_rules(it, |rule| rule.origin.is_some() && drops(rule));
     }),
-    mistake("isolation is forgotten", |it| {
+    mistake("isolated pods accept by default", |it| {
         each_rule(it, |rule| {
             if rule.origin.is_none() && rule.matches.is_empty() && drops(rule) {
                 rule.statements = vec![Statement::Verdict(Verdict::Accept)];
             }
         });
     }),
-    mistake("rules are asked in the wrong order", |it| {
+    mistake("rules are in reverse order", |it| {
         for chain in it.chains.iter_mut().filter(|chain| chain.hook.is_none()) {
             let n_steps = chain
                 .rules
@@ -289,7 +296,7 @@ pub const MISTAKES: [Mistake; 38] = [
             }
         }
     }),
-    mistake("groups lose their members of IPv6", |it| {
+    mistake("groups have no IPv6 members", |it| {
         for set in it
             .sets
             .iter_mut()
@@ -335,8 +342,8 @@ fn dispatches(rule: &Rule, word: &str) -> bool {
     statements.any(|it| matches!(it, Statement::Dispatch { map, .. } if is_named(map, word)))
 }
 
-/// Whether a rule looks an end of a connection up in a set.
-fn asks(rule: &Rule, word: &str) -> bool {
+/// Whether a rule looks up an end of a connection in a set.
+fn looks_up(rule: &Rule, word: &str) -> bool {
     let of_connection = |key: &[Key]| {
         let mut key = key.iter();
         key.any(|it| {
@@ -369,9 +376,9 @@ fn each_statement(ruleset: &mut Ruleset, change: impl Fn(&mut Statement)) {
     each_rule(ruleset, |rule| rule.statements.iter_mut().for_each(&change));
 }
 
-fn remove_rules(ruleset: &mut Ruleset, is_removed: impl Fn(&Rule) -> bool) {
+fn remove_rules(ruleset: &mut Ruleset, condition: impl Fn(&Rule) -> bool) {
     for chain in &mut ruleset.chains {
-        chain.rules.retain(|rule| !is_removed(rule));
+        chain.rules.retain(|rule| !condition(rule));
     }
 }
 
@@ -382,7 +389,7 @@ fn rewrite_chain(ruleset: &mut Ruleset, word: &str, change: impl Fn(&mut Vec<Rul
     }
 }
 
-/// Takes clients for servers.
+/// Exchanges client and server in lookups.
 fn swap_ends(rules: &mut [Rule]) {
     let swap = |key: &mut Vec<Key>| {
         for part in key {
@@ -410,7 +417,7 @@ fn swap_ends(rules: &mut [Rule]) {
     }
 }
 
-/// The mark of connections that both sides have allowed.
+/// The mark of connections that both directions have accepted.
 fn full_mark(ruleset: &Ruleset) -> u32 {
     let rules = ruleset.chains.iter().flat_map(|chain| &chain.rules);
     let mut full = 0;

@@ -1,4 +1,5 @@
-//! Which policies fit into the budget of their namespace (D148), while policies come and go.
+//! The policies that fit the budget of their namespace (D148), while policies are created and
+//! deleted.
 
 use std::net::IpAddr;
 
@@ -10,11 +11,12 @@ use palisade_core::plan::{MERGE_OVER, SHARE_FROM};
 use palisade_core::policy::{Direction, Verdict};
 use serde_json::{Value, json};
 
-use super::{pod, reader, rebuilt, tell};
+use super::{compiled_plan, deliver, pod};
 use palisade_campaigns::canonical::{canonical, planner_rule_name};
 use palisade_campaigns::history::Event;
+use palisade_campaigns::plan_reader;
 
-/// What does not fit is told, allows nothing, and fits as soon as there is room.
+/// A policy over the budget is reported, allows nothing, and is planned as soon as it fits.
 #[test]
 fn policies_wait_for_room_in_their_namespace() {
     let policy = |name: &str, created: &str, n_ports: u16| {
@@ -23,12 +25,12 @@ fn policies_wait_for_room_in_their_namespace() {
             "metadata": {"name": name, "namespace": "x", "creationTimestamp": created},
             "spec": {"podSelector": {}, "ingress": [{"ports": ports}]}})
     };
-    let given = |live: &mut IncrementalPlanner, object: &Value, is_there: bool| {
+    let update = |live: &mut IncrementalPlanner, object: &Value, exists: bool| {
         let sources = [Source::new("object.json", object.to_string().into_bytes())];
         let manifests = read(&sources, Options::default(), &|_| {});
         let object = manifests.objects.first().unwrap();
         let key = key(object).unwrap();
-        if is_there {
+        if exists {
             live.set(key, &lower_one(object));
         } else {
             live.remove(key);
@@ -45,7 +47,7 @@ fn policies_wait_for_room_in_their_namespace() {
         let own: IpAddr = "10.0.0.1".parse().unwrap();
         let other: IpAddr = "10.0.0.9".parse().unwrap();
         let port = Some((Protocol::Tcp, port.try_into().unwrap()));
-        reader::verdict(&plan, (own, Direction::Ingress), other, port) == Verdict::Allow
+        plan_reader::verdict(&plan, (own, Direction::Ingress), other, port) == Verdict::Allow
     };
     let mut live = IncrementalPlanner::within(
         Budget::new(10),
@@ -54,44 +56,44 @@ fn policies_wait_for_room_in_their_namespace() {
         MERGE_OVER,
         SHARE_FROM,
     );
-    tell(&mut live, &pod("a", "web", "n1", "10.0.0.1"));
+    deliver(&mut live, &pod("a", "web", "n1", "10.0.0.1"));
     let [first, second] = ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"];
     let old = policy("z-old", first, 6);
     let new = policy("a-new", second, 8);
     let never = policy("b-never", first, 11);
-    given(&mut live, &new, true);
+    update(&mut live, &new, true);
     assert_eq!(over(&live), [""; 0]);
     assert!(allowed(&live, 8));
-    // The older one goes before, whatever they are called and whoever came first.
-    given(&mut live, &old, true);
+    // The older policy has precedence, regardless of names and of arrival.
+    update(&mut live, &old, true);
     assert_eq!(over(&live), ["x/a-new"]);
     assert!(allowed(&live, 6) && !allowed(&live, 8));
-    // One that is too large by itself takes no room.
-    given(&mut live, &never, true);
+    // A policy over the budget by itself takes no room.
+    update(&mut live, &never, true);
     assert_eq!(over(&live), ["x/a-new", "x/b-never"]);
     assert!(allowed(&live, 6) && !allowed(&live, 11));
-    given(&mut live, &old, false);
+    update(&mut live, &old, false);
     assert_eq!(over(&live), ["x/b-never"]);
     assert!(allowed(&live, 8) && !allowed(&live, 11));
-    // Without rules, and smaller.
-    given(&mut live, &policy("b-never", first, 2), true);
+    // Smaller, and without rules.
+    update(&mut live, &policy("b-never", first, 2), true);
     assert_eq!(over(&live), [""; 0]);
-    given(&mut live, &never, true);
-    given(&mut live, &policy("b-never", first, 0), true);
+    update(&mut live, &never, true);
+    update(&mut live, &policy("b-never", first, 0), true);
     assert_eq!(over(&live), [""; 0]);
     // Alone, it still isolates.
-    given(&mut live, &new, false);
-    given(&mut live, &never, true);
+    update(&mut live, &new, false);
+    update(&mut live, &never, true);
     assert_eq!(over(&live), ["x/b-never"]);
     assert!(!allowed(&live, 1) && !allowed(&live, 8));
-    given(&mut live, &never, false);
+    update(&mut live, &never, false);
     assert_eq!(over(&live), [""; 0]);
     assert!(allowed(&live, 1));
 }
 
-/// Thousands of policies in one batch, most of which do not fit.
+/// Thousands of policies in one batch, most of them over the budget.
 #[test]
-fn many_policies_of_a_batch_are_judged_together() {
+fn many_policies_of_a_batch_are_counted_together() {
     let policy = |number: u64| {
         json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
             "metadata": {"name": format!("p{number}"), "namespace": "x"},
@@ -106,11 +108,11 @@ fn many_policies_of_a_batch_are_judged_together() {
     let policies = (0..5_000).map(|number| policy(number * 7 % 5_000));
     let objects: Vec<Value> = policies.chain([own]).collect();
     for object in &objects {
-        tell(&mut live, &Event::Set(object.clone()));
+        deliver(&mut live, &Event::Set(object.clone()));
     }
     drop(live.commit());
     assert_eq!(live.over_budget().len(), 4_900);
     let objects: Vec<&Value> = objects.iter().collect();
-    let words = canonical(&live.plan(), &|rule| planner_rule_name(&live, rule));
-    assert_eq!(words, rebuilt(budget, &objects, "n1", MERGE_OVER));
+    let text = canonical(&live.plan(), &|rule| planner_rule_name(&live, rule));
+    assert_eq!(text, compiled_plan(budget, &objects, "n1", MERGE_OVER));
 }

@@ -1,5 +1,5 @@
-//! Named ports of egress rules that are asked at once: who comes and goes is moved by members, and
-//! no body is written anew.
+//! Named ports of egress rules in set lookups: pods that are created and deleted move as members,
+//! and no rule chain is rewritten.
 
 use std::net::IpAddr;
 
@@ -8,29 +8,29 @@ use palisade_core::incremental::{HashKey, IncrementalPlanner};
 use palisade_core::plan::{Plan, PlanChange};
 use serde_json::{Value, json};
 
-use super::{MERGE_OVER, rebuilt, tell};
+use super::{MERGE_OVER, compiled_plan, deliver};
 use palisade_campaigns::canonical::{canonical, planner_rule_name};
 use palisade_campaigns::history::Event;
 
-/// A cluster, and what is kept of it.
-struct Kept {
+/// A cluster, and its incremental plan.
+struct LivePlan {
     live: IncrementalPlanner,
     plan: Plan,
     objects: Vec<Value>,
 }
 
-impl Kept {
-    fn new() -> Kept {
-        Kept {
+impl LivePlan {
+    fn new() -> LivePlan {
+        LivePlan {
             live: IncrementalPlanner::new("n1", HashKey::new(1, 2)),
             plan: Plan::default(),
             objects: Vec::new(),
         }
     }
 
-    /// An object is as it says from now on. What follows is what all objects together come to.
+    /// Sets an object, and compares the plan with that of all objects.
     fn set(&mut self, object: Value) -> PlanChange {
-        tell(&mut self.live, &Event::Set(object.clone()));
+        deliver(&mut self.live, &Event::Set(object.clone()));
         let name = |it: &Value| it["metadata"]["name"].clone();
         self.objects.retain(|it| name(it) != name(&object));
         self.objects.push(object);
@@ -43,7 +43,7 @@ impl Kept {
             .iter()
             .position(|it| it["metadata"]["name"] == name);
         let object = self.objects.remove(place.unwrap());
-        tell(&mut self.live, &Event::Deleted(object));
+        deliver(&mut self.live, &Event::Deleted(object));
         self.commit()
     }
 
@@ -51,11 +51,11 @@ impl Kept {
         let change = self.live.commit();
         self.plan.apply(&change);
         assert_eq!(self.plan, self.live.plan());
-        let words = canonical(&self.plan, &|rule| planner_rule_name(&self.live, rule));
+        let text = canonical(&self.plan, &|rule| planner_rule_name(&self.live, rule));
         let objects: Vec<&Value> = self.objects.iter().collect();
         assert_eq!(
-            words,
-            rebuilt(Budget::default(), &objects, "n1", MERGE_OVER)
+            text,
+            compiled_plan(Budget::default(), &objects, "n1", MERGE_OVER)
         );
         change
     }
@@ -86,8 +86,8 @@ fn policy() -> Value {
             "egress": rules}})
 }
 
-/// The addresses that join and leave with a change that does nothing else.
-fn moved(change: &PlanChange) -> (Vec<IpAddr>, Vec<IpAddr>) {
+/// The addresses that join and leave, in a change without anything else.
+fn membership_changes(change: &PlanChange) -> (Vec<IpAddr>, Vec<IpAddr>) {
     assert!(
         change.chains.is_empty() && change.pods.is_empty(),
         "{change:?}"
@@ -102,39 +102,39 @@ fn moved(change: &PlanChange) -> (Vec<IpAddr>, Vec<IpAddr>) {
 
 #[test]
 fn pods_with_named_ports_move_by_members() {
-    let mut kept = Kept::new();
-    kept.set(pod("client", "client", "10.0.0.1", ("none", 1)));
-    kept.set(pod("first", "a1", "10.1.0.1", ("http", 80)));
-    kept.set(pod("second", "a2", "10.1.0.2", ("http", 8080)));
-    kept.set(policy());
+    let mut live_plan = LivePlan::new();
+    live_plan.set(pod("client", "client", "10.0.0.1", ("none", 1)));
+    live_plan.set(pod("first", "a1", "10.1.0.1", ("http", 80)));
+    live_plan.set(pod("second", "a2", "10.1.0.2", ("http", 8080)));
+    live_plan.set(policy());
     let ip = |text: &str| text.parse::<IpAddr>().unwrap();
 
     // By its label, by its address, and by neither.
     let third = ip("10.1.0.3");
-    let change = kept.set(pod("third", "a3", "10.1.0.3", ("http", 80)));
-    assert_eq!(moved(&change), (vec![third], vec![]));
+    let change = live_plan.set(pod("third", "a3", "10.1.0.3", ("http", 80)));
+    assert_eq!(membership_changes(&change), (vec![third], vec![]));
     let fourth = ip("10.9.0.4");
-    let change = kept.set(pod("fourth", "none", "10.9.0.4", ("http", 8080)));
-    assert_eq!(moved(&change), (vec![fourth], vec![]));
-    let change = kept.set(pod("fifth", "none", "10.9.9.5", ("http", 80)));
-    assert_eq!(moved(&change), (vec![], vec![]));
+    let change = live_plan.set(pod("fourth", "none", "10.9.0.4", ("http", 8080)));
+    assert_eq!(membership_changes(&change), (vec![fourth], vec![]));
+    let change = live_plan.set(pod("fifth", "none", "10.9.9.5", ("http", 80)));
+    assert_eq!(membership_changes(&change), (vec![], vec![]));
 
-    // Another port that the name stands for already, and a port of another name.
-    let change = kept.set(pod("fourth", "none", "10.9.0.4", ("http", 80)));
-    assert_eq!(moved(&change), (vec![fourth], vec![fourth]));
-    let change = kept.set(pod("third", "a3", "10.1.0.3", ("other", 80)));
-    assert_eq!(moved(&change), (vec![], vec![third]));
+    // Another port with the same name, and a port with another name.
+    let change = live_plan.set(pod("fourth", "none", "10.9.0.4", ("http", 80)));
+    assert_eq!(membership_changes(&change), (vec![fourth], vec![fourth]));
+    let change = live_plan.set(pod("third", "a3", "10.1.0.3", ("other", 80)));
+    assert_eq!(membership_changes(&change), (vec![], vec![third]));
 
     // One label more or less changes nothing for a pod in the block.
-    let change = kept.set(pod("fourth", "a4", "10.9.0.4", ("http", 80)));
-    assert_eq!(moved(&change), (vec![], vec![]));
-    let change = kept.set(pod("fourth", "none", "10.9.0.4", ("http", 80)));
-    assert_eq!(moved(&change), (vec![], vec![]));
+    let change = live_plan.set(pod("fourth", "a4", "10.9.0.4", ("http", 80)));
+    assert_eq!(membership_changes(&change), (vec![], vec![]));
+    let change = live_plan.set(pod("fourth", "none", "10.9.0.4", ("http", 80)));
+    assert_eq!(membership_changes(&change), (vec![], vec![]));
 
-    // Out of the block, and gone.
-    let change = kept.set(pod("fourth", "none", "10.8.0.4", ("http", 80)));
-    assert_eq!(moved(&change), (vec![], vec![fourth]));
-    let change = kept.remove("second");
-    // With it the name stands for one port only.
+    // Out of the block, and deleted.
+    let change = live_plan.set(pod("fourth", "none", "10.8.0.4", ("http", 80)));
+    assert_eq!(membership_changes(&change), (vec![], vec![fourth]));
+    let change = live_plan.remove("second");
+    // Without it the name has only one port.
     assert_eq!((change.chains.len(), change.ended_chains.len()), (1, 1));
 }

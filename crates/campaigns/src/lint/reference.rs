@@ -1,5 +1,5 @@
-//! A small cluster, flow by flow: who can be at the ends, and which rules match, by the text of the
-//! model and without the compiled form.
+//! A small cluster, flow by flow: the possible ends, and the rules that match, evaluated on the
+//! model without the compiled form.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,13 +15,13 @@ use palisade_core::net::{Cidr, Family, Protocol};
 use palisade_core::policy::{Action, Direction, Tier};
 use palisade_core::program::{Owner, Program, RulePlace};
 
-/// Which rules match a flow, by their places in [`World::rules`].
+/// The rules that match a flow, by their indices in [`ReferenceCluster::rules`].
 pub(super) type Mask = u128;
 
-/// How many rules a world may have.
-pub(super) const MOST_RULES: usize = 128;
+/// The maximum number of rules.
+pub(super) const MAX_RULES: usize = 128;
 
-/// A rule that has an effect.
+/// A rule with an effect.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     pub(super) place: RulePlace,
@@ -29,7 +29,7 @@ pub(super) struct Rule {
     pub(super) failed_closed: bool,
 }
 
-/// Flows in one direction that match the same rules on the same pod.
+/// Flows in one direction with one subject and the same matching rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cell {
     pub(super) direction: Direction,
@@ -44,13 +44,13 @@ pub(super) struct End<'c> {
     pod: Option<PodId>,
     node: Option<NodeId>,
     family: Family,
-    /// The addresses that it may have.
+    /// Its possible addresses.
     addresses: Vec<IpAddr>,
     local_to: Option<&'c str>,
     only_receives: bool,
 }
 
-pub(super) struct World<'c> {
+pub(super) struct ReferenceCluster<'c> {
     pub(super) cluster: &'c Cluster<'c>,
     pub(super) rules: Vec<Rule>,
     pub(super) cells: BTreeSet<Cell>,
@@ -71,7 +71,7 @@ fn address(family: Family, number: u128) -> IpAddr {
     }
 }
 
-/// What no host has, and of that what is a group that can be sent to.
+/// The ranges of addresses of no host, and the range of multicast groups.
 fn special(family: Family) -> ([(u128, u128); 3], (u128, u128)) {
     match family {
         Family::V4 => (
@@ -93,9 +93,9 @@ fn special(family: Family) -> ([(u128, u128); 3], (u128, u128)) {
     }
 }
 
-impl<'c> World<'c> {
-    /// Every flow; `None` if there are too many rules.
-    pub(super) fn new(cluster: &'c Cluster<'c>, program: &Program) -> Option<World<'c>> {
+impl<'c> ReferenceCluster<'c> {
+    /// Enumerates the flows. `None` if there are too many rules.
+    pub(super) fn new(cluster: &'c Cluster<'c>, program: &Program) -> Option<ReferenceCluster<'c>> {
         let mut rules = Vec::new();
         for (id, policy) in (0..).zip(&cluster.policies) {
             for direction in Direction::BOTH {
@@ -123,15 +123,15 @@ impl<'c> World<'c> {
                 }
             }
         }
-        let mut world = World {
+        let mut reference = ReferenceCluster {
             cluster,
             rules,
             cells: BTreeSet::new(),
             ends: ends(cluster, program),
         };
-        (world.rules.len() <= MOST_RULES).then(|| {
-            world.find_cells();
-            world
+        (reference.rules.len() <= MAX_RULES).then(|| {
+            reference.find_cells();
+            reference
         })
     }
 
@@ -143,7 +143,7 @@ impl<'c> World<'c> {
         self.cluster.effect(rule.place)
     }
 
-    /// Whether a policy is for a pod.
+    /// Whether a policy selects a pod.
     pub(super) fn selects(&self, policy: PolicyId, subject: PodId) -> bool {
         let policy = self.cluster.policies.get(policy.0 as usize);
         let set = policy.and_then(|it| it.subject.as_ref());
@@ -158,26 +158,28 @@ impl<'c> World<'c> {
             let namespace = self.cluster.namespaces.get(pod.namespace.0 as usize)?;
             label(&namespace.labels, key)
         };
-        let its = |key: &str| of(pod, key);
+        let label_of = |key: &str| of(pod, key);
         let subject = subject.and_then(|it| self.pod(it));
-        let mine = |key: &str| of(subject?, key);
-        let home = subject.map(|it| it.namespace);
+        let subject_label = |key: &str| of(subject?, key);
+        let subject_namespace = subject.map(|it| it.namespace);
         let is_namespace = match &set.namespaces {
             NamespaceSet::Exact(id) => *id == pod.namespace,
             NamespaceSet::Selected { selector, except } => {
-                selector.matches(its) && !except.iter().any(|it| it.matches(its))
+                selector.matches(label_of) && !except.iter().any(|it| it.matches(label_of))
             }
-            NamespaceSet::Own => home == Some(pod.namespace),
-            NamespaceSet::NotOwn => home.is_some_and(|home| home != pod.namespace),
-            // Without a key there is nothing to be the same in.
+            NamespaceSet::Own => subject_namespace == Some(pod.namespace),
+            NamespaceSet::NotOwn => subject_namespace
+                .is_some_and(|subject_namespace| subject_namespace != pod.namespace),
+            // Without keys, no namespace matches.
             NamespaceSet::SameLabels(keys) => {
-                let is_same = |key: &&str| its(key).is_some() && its(key) == mine(key);
+                let is_same =
+                    |key: &&str| label_of(key).is_some() && label_of(key) == subject_label(key);
                 !keys.is_empty() && keys.iter().all(is_same)
             }
             NamespaceSet::NotSameLabels(keys) => {
                 keys.iter()
-                    .all(|key| its(key).is_some() && mine(key).is_some())
-                    && keys.iter().any(|key| its(key) != mine(key))
+                    .all(|key| label_of(key).is_some() && subject_label(key).is_some())
+                    && keys.iter().any(|key| label_of(key) != subject_label(key))
             }
         };
         let pods = set.pods.as_ref();
@@ -191,8 +193,8 @@ impl<'c> World<'c> {
                 cidr.contains(address) && !except.iter().any(|it| it.contains(address))
             }
             Peer::Domains(patterns) => {
-                let mut learned = self.cluster.learned.iter();
-                learned.any(|(name, it)| {
+                let mut resolved = self.cluster.learned.iter();
+                resolved.any(|(name, it)| {
                     it.to_canonical() == address && patterns.iter().any(|it| it.matches(name))
                 })
             }
@@ -211,10 +213,10 @@ impl<'c> World<'c> {
             return false;
         };
         match port {
-            PortMatch::Numbers(its, range) => *its == protocol && range.contains(number),
-            PortMatch::Named(its, name) => {
+            PortMatch::Numbers(label_of, range) => *label_of == protocol && range.contains(number),
+            PortMatch::Named(label_of, name) => {
                 let mut ports = destination.into_iter().flat_map(|it| it.ports.iter());
-                its.is_none_or(|it| it == protocol)
+                label_of.is_none_or(|it| it == protocol)
                     && ports.any(|it| {
                         it.name == Some(*name) && it.protocol == protocol && it.port == number
                     })
@@ -222,7 +224,7 @@ impl<'c> World<'c> {
         }
     }
 
-    /// The rules that cover some traffic to a destination.
+    /// The rules whose ports match traffic to a destination.
     fn ports_mask(&self, traffic: Traffic, destination: Option<&Pod<'_>>) -> Mask {
         let matches = |rule: &Rule| {
             self.effect(rule).is_some_and(|effect| {
@@ -238,7 +240,7 @@ impl<'c> World<'c> {
         rules.fold(0, |mask, (at, _)| mask | 1 << at)
     }
 
-    /// The rules on a subject that have an end at an address among their peers.
+    /// The rules of a subject whose peers match an end at an address.
     fn peers_mask(&self, direction: Direction, subject: PodId, end: &End<'_>, at: IpAddr) -> Mask {
         self.mask(|rule| {
             rule.place.direction == direction
@@ -250,7 +252,7 @@ impl<'c> World<'c> {
         })
     }
 
-    /// All rules that match a flow from or to an end, for each address that it may have.
+    /// The rules that match a flow from or to an end, for each of its possible addresses.
     pub(super) fn matching(
         &self,
         direction: Direction,
@@ -260,7 +262,7 @@ impl<'c> World<'c> {
     ) -> Vec<Mask> {
         let fits = |end: &&End<'_>| end.name == name && family.is_none_or(|it| it == end.family);
         let mut masks = Vec::new();
-        // Of those outside only some stand for all.
+        // Other addresses outside are not among the sampled ends.
         let outside = match name {
             EndName::Address(at) if !self.ends.iter().any(|it| it.name == name) => Some(End {
                 name,
@@ -313,15 +315,15 @@ impl<'c> World<'c> {
                     if is_local {
                         continue;
                     }
-                    let is_itself = end.pod == Some(subject) && pod.template.is_none();
+                    let is_self = end.pod == Some(subject) && pod.template.is_none();
                     let destination = match direction {
                         Direction::Ingress => Some(subject.0),
                         Direction::Egress => end.pod.map(|it| it.0),
                     };
-                    let served: BTreeSet<Mask>;
-                    let ports = if is_itself {
-                        served = self.served(subject, end.family);
-                        Some(&served)
+                    let service_ports: BTreeSet<Mask>;
+                    let ports = if is_self {
+                        service_ports = self.service_ports(subject, end.family);
+                        Some(&service_ports)
                     } else {
                         of_destination.get(&destination)
                     };
@@ -341,35 +343,35 @@ impl<'c> World<'c> {
         self.cells = cells;
     }
 
-    /// The rules that cover a port at which a Service leads a pod back to itself.
-    fn served(&self, id: PodId, family: Family) -> BTreeSet<Mask> {
+    /// The rules whose ports match a flow of a pod to itself through a Service.
+    fn service_ports(&self, id: PodId, family: Family) -> BTreeSet<Mask> {
         let mut masks = BTreeSet::new();
         let Some(pod) = self.pod(id) else {
             return masks;
         };
         for service in &self.cluster.services {
-            let offers = service.cluster_addresses.is_empty()
+            let has_family = service.cluster_addresses.is_empty()
                 || pod.addresses.is_empty()
                 || service
                     .cluster_addresses
                     .iter()
                     .any(|it| Family::of(*it) == family);
-            if service.is_headless || service.is_external_name || !offers {
+            if service.is_headless || service.is_external_name || !has_family {
                 continue;
             }
             for port in &service.ports {
                 let mut backends = port.backends.iter();
-                let mine = backends
+                let subject_label = backends
                     .by_ref()
                     .filter(|it| it.target == BackendTarget::Pod(id));
-                let traffics = mine.map(|it| Traffic::Port(port.protocol, it.port));
+                let traffics = subject_label.map(|it| Traffic::Port(port.protocol, it.port));
                 masks.extend(traffics.map(|it| self.ports_mask(it, Some(pod))));
             }
         }
         masks
     }
 
-    /// A few ports of every interval that rules make, and every port that has a name.
+    /// A few ports of every interval between the rules' edges, and every named port.
     fn traffics(&self) -> Vec<Traffic> {
         let mut traffics = vec![Traffic::Portless];
         for protocol in Protocol::ALL {
@@ -379,8 +381,8 @@ impl<'c> World<'c> {
                 .iter()
                 .filter_map(|it| self.effect(it)?.ports.as_ref());
             for port in ports.flatten() {
-                if let PortMatch::Numbers(its, range) = port
-                    && *its == protocol
+                if let PortMatch::Numbers(label_of, range) = port
+                    && *label_of == protocol
                 {
                     starts.insert(range.start().get());
                     starts.extend(range.end().get().checked_add(1));
@@ -392,7 +394,7 @@ impl<'c> World<'c> {
                     .range(start + 1..)
                     .next()
                     .map_or(u16::MAX, |it| it - 1);
-                // So many that a pod cannot have names for all of them.
+                // More than the named ports of a pod.
                 numbers.extend((*start..=end).take(12));
             }
             let named = self.cluster.pods.iter().flat_map(|it| it.ports.iter());
@@ -405,7 +407,7 @@ impl<'c> World<'c> {
     }
 }
 
-/// Where intervals of addresses start that no block tells apart, in a family.
+/// The starts of the address intervals that no block divides, in a family.
 fn starts(cluster: &Cluster<'_>, family: Family) -> Vec<u128> {
     let mut starts = BTreeSet::from([0]);
     let mut add = |block: Cidr| {
@@ -425,8 +427,8 @@ fn starts(cluster: &Cluster<'_>, family: Family) -> Vec<u128> {
             }
         }
     }
-    for (_, learned) in &cluster.learned {
-        add(Cidr::single(learned.to_canonical()));
+    for (_, resolved) in &cluster.learned {
+        add(Cidr::single(resolved.to_canonical()));
     }
     let last = match family {
         Family::V4 => u128::from(u32::MAX),
@@ -435,7 +437,7 @@ fn starts(cluster: &Cluster<'_>, family: Family) -> Vec<u128> {
     starts.into_iter().filter(|it| *it <= last).collect()
 }
 
-/// The first address from one on, up to another, that is in none of some ranges and that fits.
+/// The first address of a range that is outside some ranges and meets a condition.
 fn first_free(
     (mut at, last): (u128, u128),
     not: &[(u128, u128)],
@@ -461,7 +463,7 @@ fn ends<'c>(cluster: &'c Cluster<'c>, program: &Program) -> Vec<End<'c>> {
     let services: BTreeSet<IpAddr> = services.map(IpAddr::to_canonical).collect();
     for family in Family::BOTH {
         let starts = starts(cluster, family);
-        let (nobody, group) = special(family);
+        let (no_host, group) = special(family);
         let last = match family {
             Family::V4 => u128::from(u32::MAX),
             Family::V6 => u128::MAX,
@@ -472,13 +474,13 @@ fn ends<'c>(cluster: &'c Cluster<'c>, program: &Program) -> Vec<End<'c>> {
         };
         for (at, start) in starts.iter().enumerate() {
             let end = starts.get(at + 1).map_or(last, |it| it - 1);
-            if let Some(it) = first_free((*start, end), &nobody, |_| true) {
+            if let Some(it) = first_free((*start, end), &no_host, |_| true) {
                 possible
                     .entry(family)
                     .or_default()
                     .push(address(family, it));
             }
-            let host = first_free((*start, end), &nobody, is_free).map(|it| (it, false));
+            let host = first_free((*start, end), &no_host, is_free).map(|it| (it, false));
             let found = host.or_else(|| {
                 let range = ((*start).max(group.0), end.min(group.1));
                 Some((first_free(range, &[], is_free)?, true))
@@ -488,7 +490,7 @@ fn ends<'c>(cluster: &'c Cluster<'c>, program: &Program) -> Vec<End<'c>> {
             }
         }
     }
-    let mut add = |name, who: (Option<PodId>, Option<NodeId>), known: &[IpAddr], local_to| {
+    let mut add = |name, identity: (Option<PodId>, Option<NodeId>), known: &[IpAddr], local_to| {
         for family in Family::BOTH {
             let mut of_family = known.iter().filter(|it| Family::of(**it) == family);
             let addresses = match of_family.next() {
@@ -498,8 +500,8 @@ fn ends<'c>(cluster: &'c Cluster<'c>, program: &Program) -> Vec<End<'c>> {
             };
             ends.push(End {
                 name,
-                pod: who.0,
-                node: who.1,
+                pod: identity.0,
+                node: identity.1,
                 family,
                 addresses,
                 local_to,
@@ -561,12 +563,12 @@ fn ends<'c>(cluster: &'c Cluster<'c>, program: &Program) -> Vec<End<'c>> {
     let nodes = cluster.nodes.iter().flat_map(|it| &it.addresses);
     let all: BTreeSet<IpAddr> = pods.chain(nodes).map(IpAddr::to_canonical).collect();
     for at in all {
-        let who = match program.owner(at) {
+        let identity = match program.owner(at) {
             Some(Owner::Pod(id)) => (Some(id), None),
             Some(Owner::Node(node)) => (None, node),
             None => continue,
         };
-        add(EndName::Address(at), who, &[at], None);
+        add(EndName::Address(at), identity, &[at], None);
     }
     for (family, at, only_receives) in outside {
         ends.push(End {

@@ -1,4 +1,4 @@
-//! Answers of an API server: lists and watches, whole and cut anywhere.
+//! Responses of an API server: lists and watches, whole and split anywhere.
 
 use palisade_kube::response::{Page, WatchLine, WatchLines, page};
 use palisade_kube::split::{ObjectLocation, SplitObject, Splitter};
@@ -7,12 +7,11 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-/// What came of the lines of a watch, without the words for what is wrong: they may depend on what
-/// was seen first.
-type Watched = Vec<Result<WatchLine, ()>>;
+/// The lines of a watch, without error messages, which may depend on the split.
+type WatchResult = Vec<Result<WatchLine, ()>>;
 
-/// What came of a list: its objects, and its head or why it is not believed.
-type Listed = (Vec<SplitObject>, Result<Page, String>);
+/// A list: its objects, and its head or an error.
+type ListResult = (Vec<SplitObject>, Result<Page, String>);
 
 /// A list as `serde_json` alone reads it.
 #[derive(Deserialize)]
@@ -39,36 +38,36 @@ struct Event<'a> {
     object: &'a RawValue,
 }
 
-/// The bytes are a list. However it is cut, it says the same; it has the objects that `serde_json`
-/// finds in it, or it is not believed.
+/// The bytes are a list. Every split gives the same result: the objects that `serde_json` reads, or
+/// an error.
 pub fn list(bytes: &[u8]) {
-    let whole = listed(bytes, &mut |_| usize::MAX);
-    for cut in cuts(bytes) {
-        let (pieces, head) = listed(bytes, &mut { cut });
-        assert_eq!(head, whole.1, "another answer in pieces");
+    let whole = read_list(bytes, &mut |_| usize::MAX);
+    for split in splits(bytes) {
+        let (pieces, head) = read_list(bytes, &mut { split });
+        assert_eq!(head, whole.1, "the result in pieces differs");
         match head {
-            Ok(_) => assert_eq!(pieces, whole.0, "other objects in pieces"),
-            // Objects before a mistake may have been handed out or not.
-            Err(_) => assert!(pieces.starts_with(&whole.0), "other objects in pieces"),
+            Ok(_) => assert_eq!(pieces, whole.0, "the objects in pieces differ"),
+            // Objects before the error may have been returned or not.
+            Err(_) => assert!(pieces.starts_with(&whole.0), "the objects in pieces differ"),
         }
     }
     let (pieces, head) = whole;
     for piece in &pieces {
-        named(piece);
+        check_item(piece);
     }
-    let text = readable(bytes);
+    let text = with_placeholders(bytes);
     let is_same = text == bytes;
     let reference = serde_json::from_slice::<List<'_>>(&text).ok();
     let reference = reference.filter(|it| !version(&it.metadata).is_empty());
     match (&reference, &head) {
         (Some(expected), Ok(head)) => {
             let items: Vec<&str> = expected.items.iter().flatten().map(|it| it.get()).collect();
-            assert_eq!(items.len(), pieces.len(), "another number of objects");
+            assert_eq!(items.len(), pieces.len(), "the number of objects differs");
             for (item, piece) in items.iter().zip(&pieces) {
                 let SplitObject::Whole(found) = piece else {
                     continue;
                 };
-                assert_eq!(*item, text_of(found), "another object");
+                assert_eq!(*item, object_text(found), "an object differs");
             }
             if is_same {
                 assert_eq!(head.version, version(&expected.metadata));
@@ -76,55 +75,60 @@ pub fn list(bytes: &[u8]) {
                 assert_eq!(head.more, more.filter(|it| !it.is_empty()));
             }
         }
-        // Servers write their own keys without escapes; where they would not, nothing is believed.
-        // Strings that are read have to be UTF-8.
-        (Some(expected), Err(words)) => {
-            let outside = around(&text, expected.items.iter().flatten().map(|it| it.get()));
-            assert!(!is_same || outside.contains(&b'\\'), "refused: {words}");
+        // The reader refuses escapes in keys outside objects, which servers do not write. Strings
+        // that it reads must be UTF-8.
+        (Some(expected), Err(message)) => {
+            let outside = outside_of(&text, expected.items.iter().flatten().map(|it| it.get()));
+            assert!(!is_same || outside.contains(&b'\\'), "refused: {message}");
         }
         (None, Ok(_)) => assert!(
             pieces.iter().any(|it| !is_json(it)),
-            "a list for us alone, of objects that can be read"
+            "only our reader accepts a list of readable objects"
         ),
         (None, Err(_)) => {}
     }
 }
 
-/// The bytes are what a watch says, line by line. However it is cut, it says the same, and what
-/// `serde_json` reads.
+/// The bytes are the lines of a watch. Every split gives the same result, which is that of
+/// `serde_json`.
 pub fn watch(bytes: &[u8]) {
     let whole = lines(bytes, &mut |_| usize::MAX);
-    for cut in cuts(bytes) {
+    for split in splits(bytes) {
         assert_eq!(
-            lines(bytes, &mut { cut }),
+            lines(bytes, &mut { split }),
             whole,
-            "another answer in pieces"
+            "the result in pieces differs"
         );
     }
-    // What comes behind a line that is none is not read.
+    // The reader stops at an invalid line.
     let mut ours = whole.into_iter();
     let mut texts: Vec<&[u8]> = bytes.split(|it| *it == b'\n').collect();
     let rest = texts.pop().unwrap_or_default();
     for line in texts {
-        let said = ours.next();
-        let is_wrong = matches!(said, Some(Err(_)));
-        assert!(said.is_some(), "a line is missing");
-        said.into_iter().for_each(|said| same_line(line, &said));
+        let result = ours.next();
+        let is_wrong = matches!(result, Some(Err(_)));
+        assert!(result.is_some(), "a line is missing");
+        result
+            .into_iter()
+            .for_each(|result| same_line(line, &result));
         if is_wrong {
             return;
         }
     }
-    // A line that has not ended says nothing, but that it is none may be seen before its end.
-    assert!(!matches!(ours.next(), Some(Ok(_))), "more than is there");
+    // An incomplete line gives no event, but may already be invalid.
+    assert!(
+        !matches!(ours.next(), Some(Ok(_))),
+        "an event without a line"
+    );
     let is_event = serde_json::from_slice::<Event<'_>>(rest).is_ok();
     assert!(!is_event || ours.next().is_none(), "a line is refused");
 }
 
-fn same_line(line: &[u8], said: &Result<WatchLine, ()>) {
-    let text = readable(line);
+fn same_line(line: &[u8], result: &Result<WatchLine, ()>) {
+    let text = with_placeholders(line);
     let reference = serde_json::from_slice::<Event<'_>>(&text).ok();
     let Some(event) = reference else {
-        let is_garbage = match said {
+        let is_garbage = match result {
             Ok(
                 WatchLine::Set(Item::Unnamed(_))
                 | WatchLine::Deleted(Item::Unnamed(_))
@@ -137,67 +141,71 @@ fn same_line(line: &[u8], said: &Result<WatchLine, ()>) {
                 | WatchLine::Bookmark(_),
             ) => false,
         };
-        assert!(is_garbage, "a line for us alone: {said:?}");
+        assert!(is_garbage, "only our reader accepts a line: {result:?}");
         return;
     };
     let object = || {
-        // Its bytes, where they are not UTF-8 those that came.
+        // The original bytes, which need not be UTF-8.
         let start = event.object.get().as_ptr() as usize - text.as_ptr() as usize;
         let end = start + event.object.get().len();
         let bytes = line.get(start..end).unwrap_or_default();
         without_spaces(Item::of(SplitObject::Whole(bytes.to_vec())))
     };
-    match (event.r#type.as_str(), said) {
+    match (event.r#type.as_str(), result) {
         ("ADDED" | "MODIFIED", Ok(WatchLine::Set(item)))
         | ("DELETED", Ok(WatchLine::Deleted(item))) => {
-            assert_eq!(without_spaces(item.clone()), object(), "another object");
+            assert_eq!(without_spaces(item.clone()), object(), "an object differs");
         }
         ("BOOKMARK", Ok(WatchLine::Bookmark(_))) | ("ERROR", Ok(WatchLine::Refused(_))) => {}
         ("BOOKMARK", Err(_)) => {}
         ("ADDED" | "MODIFIED" | "DELETED" | "ERROR", Err(())) => {
-            let outside = around(&text, std::iter::once(event.object.get()));
+            let outside = outside_of(&text, std::iter::once(event.object.get()));
             let is_escaped = outside.contains(&b'\\') || text != line;
             assert!(is_escaped, "an event is refused");
         }
         (_, Err(_)) => {}
-        (kind, Ok(line)) => unexpected(kind, line),
+        (kind, Ok(line)) => expect_no_event_of(kind, line),
     }
 }
 
 #[track_caller]
-fn unexpected(kind: &str, line: &WatchLine) {
-    assert_eq!(kind, "", "taken for another event: {line:?}");
+fn expect_no_event_of(kind: &str, line: &WatchLine) {
+    assert_eq!(kind, "", "an event of another type: {line:?}");
 }
 
-/// Everything that is read of an object before it is known to be one that matters.
-fn named(piece: &SplitObject) {
+/// Checks the identity that is read of every object.
+fn check_item(piece: &SplitObject) {
     let SplitObject::Whole(bytes) = piece else {
         return;
     };
     item::written(bytes);
     match Item::of(piece.clone()) {
-        Item::Named(named) => {
-            assert!(!named.name.is_empty() && named.bytes == *bytes);
-            assert!(is_json(piece), "a name of what is no JSON");
+        Item::Named(check_item) => {
+            assert!(!check_item.name.is_empty() && check_item.bytes == *bytes);
+            assert!(is_json(piece), "a name of invalid JSON");
         }
-        Item::Unnamed(words) => assert!(words.len() < 2_000, "{} bytes of words", words.len()),
+        Item::Unnamed(message) => assert!(
+            message.len() < 2_000,
+            "a message of {} bytes",
+            message.len()
+        ),
     }
 }
 
-fn listed(bytes: &[u8], next: &mut impl FnMut(usize) -> usize) -> Listed {
+fn read_list(bytes: &[u8], next: &mut impl FnMut(usize) -> usize) -> ListResult {
     let mut splitter = Splitter::new(ObjectLocation::Items);
     let mut pieces = Vec::new();
     for part in parts(bytes, next) {
         match splitter.push(part) {
             Ok(found) => pieces.extend(found),
-            Err(words) => return (pieces, Err(words.to_owned())),
+            Err(message) => return (pieces, Err(message.to_owned())),
         }
     }
     let head = splitter.finish().map_err(str::to_owned);
     (pieces, head.and_then(|(rest, taken)| page(&rest, taken)))
 }
 
-fn lines(bytes: &[u8], next: &mut impl FnMut(usize) -> usize) -> Watched {
+fn lines(bytes: &[u8], next: &mut impl FnMut(usize) -> usize) -> WatchResult {
     let mut lines = WatchLines::default();
     let mut all = Vec::new();
     for part in parts(bytes, next) {
@@ -205,7 +213,7 @@ fn lines(bytes: &[u8], next: &mut impl FnMut(usize) -> usize) -> Watched {
         while !part.is_empty() {
             let (taken, line) = lines.push(part);
             let is_wrong = matches!(line, Some(Err(_)));
-            all.extend(line.map(|it| it.map_err(|words| assert!(words.len() < 2_000))));
+            all.extend(line.map(|it| it.map_err(|message| assert!(message.len() < 2_000))));
             if is_wrong {
                 return all;
             }
@@ -216,9 +224,9 @@ fn lines(bytes: &[u8], next: &mut impl FnMut(usize) -> usize) -> Watched {
     all
 }
 
-/// Ways to cut bytes: each says how long the next part is.
-fn cuts(bytes: &[u8]) -> [Box<dyn FnMut(usize) -> usize>; 3] {
-    // Different for different bytes, and the same for the same.
+/// Splits of bytes: each returns the length of the next part.
+fn splits(bytes: &[u8]) -> [Box<dyn FnMut(usize) -> usize>; 3] {
+    // Seeded by the bytes.
     let mut state = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -242,14 +250,14 @@ fn parts<'b>(
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let length = next(rest.len()).min(rest.len());
-        let (part, behind) = rest.split_at(length);
-        rest = behind;
+        let (part, after) = rest.split_at(length);
+        rest = after;
         (!part.is_empty()).then_some(part)
     })
 }
 
-/// The bytes with `?` for each that is not UTF-8.
-fn readable(bytes: &[u8]) -> Vec<u8> {
+/// The bytes, with `?` for each invalid one.
+fn with_placeholders(bytes: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         text.extend_from_slice(chunk.valid().as_bytes());
@@ -258,19 +266,19 @@ fn readable(bytes: &[u8]) -> Vec<u8> {
     text
 }
 
-/// An object, without the spaces behind a number or a word.
-fn text_of(bytes: &[u8]) -> String {
-    let text = readable(bytes.trim_ascii_end());
+/// An object without trailing spaces.
+fn object_text(bytes: &[u8]) -> String {
+    let text = with_placeholders(bytes.trim_ascii_end());
     String::from_utf8_lossy(&text).into_owned()
 }
 
 fn without_spaces(item: Item) -> Item {
     match item {
-        Item::Named(mut named) => {
-            named.bytes = named.bytes.trim_ascii_end().to_vec();
-            Item::Named(named)
+        Item::Named(mut check_item) => {
+            check_item.bytes = check_item.bytes.trim_ascii_end().to_vec();
+            Item::Named(check_item)
         }
-        // Words may tell where it ended.
+        // The message may depend on the end of the object.
         Item::Unnamed(_) => Item::Unnamed(String::new()),
     }
 }
@@ -287,7 +295,7 @@ fn version(metadata: &ListMetadata) -> &str {
 }
 
 /// A text without its objects.
-fn around<'a>(text: &[u8], objects: impl Iterator<Item = &'a str>) -> Vec<u8> {
+fn outside_of<'a>(text: &[u8], objects: impl Iterator<Item = &'a str>) -> Vec<u8> {
     let mut outside = Vec::new();
     let mut at = 0;
     for object in objects {

@@ -1,4 +1,10 @@
-//! A plan read literally: what becomes of a connection.
+//! Reads a plan literally: the verdict on a connection, rule by rule.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a campaign fails by panicking"
+)]
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,21 +13,21 @@ use palisade_core::net::{Cidr, Family, Protocol};
 use palisade_core::plan::{GroupId, GroupKind, PeerScope, Plan, PortBlock, Step, ranges};
 use palisade_core::policy::{Action, Direction, Verdict};
 
-/// Protocol and port; none: a connection without ports.
-pub(crate) type Port = Option<(Protocol, std::num::NonZeroU16)>;
+/// The protocol and the port of a connection, or `None` without ports.
+pub type Port = Option<(Protocol, std::num::NonZeroU16)>;
 
-/// What a plan does with a connection between a local address and another.
-pub(crate) fn verdict(
+/// The verdict of a plan on a connection between a local address and another, in one direction.
+pub fn verdict(
     plan: &Plan,
     (own, direction): (IpAddr, Direction),
     peer: IpAddr,
     port: Port,
 ) -> Verdict {
-    let faced = plan.pods.get(&own).copied().unwrap_or_default();
-    let Some(body) = faced.body(direction) else {
+    let chains = plan.pods.get(&own).copied().unwrap_or_default();
+    let Some(chain) = chains.body(direction) else {
         return Verdict::Allow;
     };
-    let body = &plan.chains[&body];
+    let chain = &plan.chains[&chain];
     let first = |steps: &[Arc<Step>]| {
         let mut steps = steps.iter();
         let step = steps.find(|step| matches(plan, step, peer, port));
@@ -31,10 +37,10 @@ pub(crate) fn verdict(
             Some(Action::Pass) | None => None,
         }
     };
-    if let Some(decided) = first(&body.admin) {
+    if let Some(decided) = first(&chain.admin) {
         return decided;
     }
-    let merged = &body.merged;
+    let merged = &chain.merged;
     let family = Family::of(peer);
     let at: Vec<PortBlock> = port.map_or(Vec::new(), |(protocol, port)| {
         let around = |bits| PortBlock::around(protocol, port.get(), bits);
@@ -50,7 +56,7 @@ pub(crate) fn verdict(
     if is_open || groups.into_iter().any(|group| is_in(plan, *group, peer)) {
         return Verdict::Allow;
     }
-    first(&body.rest).unwrap_or(body.verdict)
+    first(&chain.rest).unwrap_or(chain.verdict)
 }
 
 fn matches(plan: &Plan, step: &Step, peer: IpAddr, port: Port) -> bool {
