@@ -4,6 +4,8 @@
 //! reports the outcome. Time, kernel and source are outside: between two calls nothing changes.
 
 mod tasks;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -13,28 +15,26 @@ use palisade_core::incremental::{IncrementalPlanner, ObjectKey, ObjectKind};
 use palisade_core::model::Cluster;
 use palisade_core::net::Cidr;
 use palisade_core::plan::{MERGE_OVER, PlanChange};
-use palisade_nft::node::{Established, Generation, NodeOptions, Senders, Settings, closed};
-use palisade_nft::ruleset::Interface;
-use palisade_nft::update::TableUpdater;
-use palisade_nft::watch::Notice;
 
 use self::tasks::Tasks;
+use crate::backend::{Backend, NodeSettings, NotInPlace, Notice, RulesChange, Senders};
 use crate::command::{
     Command, CommandError, FailedAction, MarksToClear, Next, ReplaceReason, SyncOutcome,
 };
-use crate::config::{BootPolicy, Config, FalseSenders, UnknownPods};
-use crate::generations::GenerationTracker;
+use crate::config::{BootPolicy, Config, Established, FalseSenders, UnknownPods};
+use crate::generations::{Generation, GenerationTracker};
 use crate::latency::LatencyTracker;
 use crate::objects::{ObjectChange, ObjectStore};
 use crate::throttle::{Backoff, RateLimiter};
 
 /// Decides what a node's kernel must do. The driver owns the clock, the kernel and the source.
 #[derive(Debug)]
-pub struct Agent {
+pub struct Agent<B: Backend> {
+    backend: B,
     config: Config,
     planner: IncrementalPlanner,
-    /// The contents of the kernel's table; `None`: unknown.
-    installed: Option<InstalledTable>,
+    /// The contents of the table; `None`: unknown.
+    installed: Option<InstalledTable<B>>,
     /// Why the whole table must be installed; `None`: changes suffice.
     replace: Option<ReplaceReason>,
     generations: GenerationTracker,
@@ -43,17 +43,17 @@ pub struct Agent {
     is_synced: bool,
     /// Whether no table was installed at the start. Pods are open then.
     is_bare: bool,
-    /// The options of the closed table that is installed until all objects are synced (D146).
-    closed: Option<NodeOptions>,
+    /// The settings of the closed table that is installed until all objects are synced (D146).
+    closed: Option<NodeSettings>,
     /// Whether a complete table has ever been installed.
     is_in_place: bool,
     /// The changes that are not programmed yet.
     latencies: LatencyTracker,
     /// Whether the planner has uncommitted changes.
     is_dirty: bool,
-    running: Option<RunningCommand>,
+    running: Option<RunningCommand<B>>,
     /// The interfaces of the node that do not lead to its pods (D147).
-    elsewhere: BTreeSet<Interface>,
+    elsewhere: BTreeSet<String>,
     /// Addresses that changed hands. With `Established::Keep` their connections lose their marks.
     reassigned: BTreeSet<IpAddr>,
     tasks: Tasks,
@@ -61,27 +61,37 @@ pub struct Agent {
 }
 
 #[derive(Debug)]
-struct InstalledTable {
-    updater: TableUpdater,
-    pod_blocks: Vec<Cidr>,
+struct InstalledTable<B: Backend> {
+    state: B::Installed,
+    settings: NodeSettings,
+}
+
+impl<B: Backend> InstalledTable<B> {
+    /// Returns whether the table has other interfaces that do not lead to pods.
+    fn has_other(&self, elsewhere: &BTreeSet<String>) -> bool {
+        match &self.settings.senders {
+            Senders::Checked { elsewhere: its, .. } => its != elsewhere,
+            Senders::Trusted => false,
+        }
+    }
 }
 
 /// A command that the driver is carrying out.
 #[derive(Debug)]
-enum RunningCommand {
-    Close(Box<NodeOptions>),
-    Install(ReplaceReason, Box<InstalledTable>, Generation),
+enum RunningCommand<B: Backend> {
+    Close(Box<NodeSettings>),
+    Install(ReplaceReason, Box<InstalledTable<B>>, Generation),
     Commit(usize, Option<Generation>),
 }
 
 /// The objects of an agent, for changes at one time.
 #[derive(Debug)]
-pub struct AgentObjects<'a> {
-    agent: &'a mut Agent,
+pub struct AgentObjects<'a, B: Backend> {
+    agent: &'a mut Agent<B>,
     now: Duration,
 }
 
-impl ObjectStore for AgentObjects<'_> {
+impl<B: Backend> ObjectStore for AgentObjects<'_, B> {
     fn apply(&mut self, change: ObjectChange<'_>) -> bool {
         match change {
             ObjectChange::Set { key, lowered } => self.agent.set(self.now, key, lowered),
@@ -98,10 +108,10 @@ impl ObjectStore for AgentObjects<'_> {
     }
 }
 
-impl Agent {
+impl<B: Backend> Agent<B> {
     /// Creates an agent. `found` is the generation of the table that is installed already, if one
     /// is.
-    pub fn new(config: Config, found: Option<Generation>) -> Agent {
+    pub fn new(backend: B, config: Config, found: Option<Generation>) -> Agent<B> {
         Agent {
             planner: IncrementalPlanner::within(
                 config.budget,
@@ -110,7 +120,8 @@ impl Agent {
                 MERGE_OVER,
                 config.share_from,
             ),
-            generations: GenerationTracker::new(config.mark, found),
+            generations: GenerationTracker::new(backend.last_generation(), found),
+            backend,
             config,
             installed: None,
             replace: Some(ReplaceReason::Start),
@@ -133,7 +144,7 @@ impl Agent {
     /// Sets the generation of the table that is installed already. Must come before the first
     /// command.
     pub fn found(&mut self, generation: Option<Generation>) {
-        self.generations = GenerationTracker::new(self.config.mark, generation);
+        self.generations = GenerationTracker::new(self.backend.last_generation(), generation);
     }
 
     /// Records that no table is installed: the node's pods are open until they are closed (D146).
@@ -169,7 +180,7 @@ impl Agent {
     }
 
     /// Returns the store of the agent's objects, for changes at this time.
-    pub fn objects(&mut self, now: Duration) -> AgentObjects<'_> {
+    pub fn objects(&mut self, now: Duration) -> AgentObjects<'_, B> {
         AgentObjects { agent: self, now }
     }
 
@@ -191,10 +202,10 @@ impl Agent {
 
     /// Sets all interfaces of the node that do not lead to its pods. Before the first call there
     /// are none: every packet must arrive on the interface of its return route.
-    pub fn elsewhere(&mut self, now: Duration, interfaces: BTreeSet<Interface>) {
-        let is_different = self.elsewhere != interfaces;
+    pub fn elsewhere(&mut self, now: Duration, interfaces: &BTreeSet<String>) {
+        let is_different = self.elsewhere != *interfaces;
         if is_different {
-            self.elsewhere = interfaces;
+            self.elsewhere.clone_from(interfaces);
         }
         let is_asked = self.config.false_senders != FalseSenders::Allow;
         self.note(now, is_different && is_asked);
@@ -221,15 +232,7 @@ impl Agent {
     /// Handles a notification that another program changed Palisade's tables.
     pub fn noticed(&mut self, now: Duration, notice: &Notice) {
         match notice {
-            Notice::Changed { table } | Notice::Deleted { table } => {
-                let words = match notice {
-                    Notice::Deleted { .. } => format!("the table `{table}` was deleted"),
-                    Notice::Changed { .. } | Notice::Lost => {
-                        format!("the table `{table}` was changed")
-                    }
-                };
-                self.drifted(now, vec![words]);
-            }
+            Notice::Changed(words) => self.drifted(now, vec![words.clone()]),
             // Only the table itself shows what changed: it is read back.
             Notice::Lost => self.tasks.audit_everything(now),
         }
@@ -302,7 +305,7 @@ impl Agent {
 
     /// Returns the next step. The order is a priority: first what protects pods, then what changes
     /// the table, then background tasks.
-    pub fn next(&mut self, now: Duration) -> Next {
+    pub fn next(&mut self, now: Duration) -> Next<B> {
         // One command at a time: the contents of the table, and thus the next transaction, depend
         // on its outcome.
         if self.running.is_some() {
@@ -350,7 +353,7 @@ impl Agent {
 
     /// Closes the node's pods where no table is installed, as far as their address blocks are
     /// known.
-    fn close(&mut self) -> Next {
+    fn close(&mut self) -> Next<B> {
         let blocks = match self.config.pod_blocks.as_slice() {
             [] => self.planner.pod_blocks(),
             blocks => blocks,
@@ -358,21 +361,21 @@ impl Agent {
         if !self.is_bare || self.config.boot == BootPolicy::Open || blocks.is_empty() {
             return Next::Wait(None);
         }
-        let mut options = NodeOptions {
+        let mut settings = NodeSettings {
             pod_blocks: blocks.to_vec(),
-            ..self.options()
+            ..self.settings()
         };
         // Until the routes are known, `elsewhere` is empty, and the check would drop every packet
         // that reaches the node on another interface than its return route.
         if self.elsewhere.is_empty() {
-            options.senders = Senders::Trusted;
+            settings.senders = Senders::Trusted;
         }
-        if self.closed.as_ref() == Some(&options) {
+        if self.closed.as_ref() == Some(&settings) {
             return Next::Wait(None);
         }
-        let settings = Settings::of_node(Generation::FIRST, &options);
-        self.running = Some(RunningCommand::Close(Box::new(options)));
-        Next::Do(Command::Install(Box::new(closed(&settings))))
+        let rules = self.backend.closed(&settings);
+        self.running = Some(RunningCommand::Close(Box::new(settings)));
+        Next::Do(Command::Install(Box::new(rules)))
     }
 
     /// Returns whether the address blocks of the node's pods have changed since the table was
@@ -380,7 +383,7 @@ impl Agent {
     fn is_settings_stale(&self) -> bool {
         let blocks = self.pod_blocks();
         let table = self.installed.as_ref();
-        table.is_some_and(|table| table.pod_blocks != blocks)
+        table.is_some_and(|table| table.settings.pod_blocks != blocks)
     }
 
     fn pod_blocks(&self) -> Vec<Cidr> {
@@ -403,13 +406,8 @@ impl Agent {
         Senders::Checked { elsewhere, every }
     }
 
-    fn settings(&self, generation: Generation) -> Settings {
-        Settings::of_node(generation, &self.options())
-    }
-
-    fn options(&self) -> NodeOptions {
-        NodeOptions {
-            mark: self.config.mark,
+    fn settings(&self) -> NodeSettings {
+        NodeSettings {
             senders: self.senders(),
             pod_blocks: self.pod_blocks(),
             judge_own_node: self.config.judge_own_node,
@@ -424,7 +422,7 @@ impl Agent {
         }
     }
 
-    fn install(&mut self, now: Duration, why: ReplaceReason) -> Next {
+    fn install(&mut self, now: Duration, why: ReplaceReason) -> Next<B> {
         // The changes are in the whole plan, too. The commit takes them out of the planner, and
         // reports the addresses that change hands.
         let change = self.planner.commit();
@@ -437,31 +435,28 @@ impl Agent {
         // replaced.
         let generation = self.generations.use_next();
         self.limiter.pass(now);
-        let settings = self.settings(generation);
+        let settings = self.settings();
         // Groups may have come to have the same members. Only a new table can merge them, because
         // deltas address groups by number.
         self.planner.share();
-        let (upkeep, ruleset) = TableUpdater::new(&self.planner.plan(), &settings);
-        let table = InstalledTable {
-            updater: upkeep.in_pieces_of(self.config.piece),
-            pod_blocks: settings.pod_blocks,
-        };
+        let (state, rules) = self
+            .backend
+            .rules(&self.planner.plan(), &settings, generation);
+        let table = InstalledTable { state, settings };
         self.latencies.begin(|_| true);
         self.tasks.table_changes();
         self.running = Some(RunningCommand::Install(why, Box::new(table), generation));
-        Next::Do(Command::Install(Box::new(ruleset)))
+        Next::Do(Command::Install(Box::new(rules)))
     }
 
-    /// Returns the transactions for the pending changes; `None`: they do not affect the table.
-    fn change(&mut self, now: Duration) -> Option<Next> {
+    /// Returns the steps for the pending changes; `None`: they do not affect the table.
+    fn change(&mut self, now: Duration) -> Option<Next<B>> {
         let change = self.planner.commit();
         self.note_reassigned(&change);
         self.is_dirty = false;
-        let is_due = self.installed.as_mut().is_some_and(|table| {
-            table.updater.set_elsewhere(self.elsewhere.clone());
-            table.updater.is_due()
-        });
-        if change.is_empty() && !is_due {
+        let installed = self.installed.as_ref();
+        let is_moved = installed.is_some_and(|table| table.has_other(&self.elsewhere));
+        if change.is_empty() && !is_moved {
             self.latencies.nothing();
             self.outcomes_to_report.push_back(SyncOutcome::Unaffected);
             return None;
@@ -473,10 +468,23 @@ impl Agent {
         // path.
         let needs_generation = change.reevaluate && self.config.established == Established::Judge;
         let generation = needs_generation.then(|| self.generations.next());
-        match table.updater.change(&change, generation) {
-            // Nothing was sent: the change does not fit into the sets, or cannot be made in place.
-            Err(_) => Some(self.install(now, ReplaceReason::Growth)),
-            Ok(transactions) => {
+        let steps = self.backend.change(
+            &mut table.state,
+            RulesChange {
+                plan: &change,
+                elsewhere: is_moved.then_some(&self.elsewhere),
+                generation,
+            },
+        );
+        match steps {
+            // Nothing was sent: the change does not fit into the installed rules.
+            Err(NotInPlace) => Some(self.install(now, ReplaceReason::Growth)),
+            Ok(steps) => {
+                if let Senders::Checked { elsewhere, .. } = &mut table.settings.senders
+                    && is_moved
+                {
+                    elsewhere.clone_from(&self.elsewhere);
+                }
                 if needs_generation {
                     self.generations.use_next();
                     self.limiter.pass(now);
@@ -484,8 +492,8 @@ impl Agent {
                 let programmed: BTreeSet<IpAddr> = change.pods.iter().map(|(it, _)| *it).collect();
                 self.latencies.begin(|it| programmed.contains(it));
                 self.tasks.table_changes();
-                self.running = Some(RunningCommand::Commit(transactions.len(), generation));
-                Some(Next::Do(Command::Commit(transactions)))
+                self.running = Some(RunningCommand::Commit(steps.len(), generation));
+                Some(Next::Do(Command::Commit(steps)))
             }
         }
     }
@@ -529,11 +537,11 @@ impl Agent {
         });
     }
 
-    fn succeeded(&mut self, now: Duration, running: RunningCommand) {
+    fn succeeded(&mut self, now: Duration, running: RunningCommand<B>) {
         self.backoff.succeed();
         match running {
-            RunningCommand::Close(options) => {
-                self.closed = Some(*options);
+            RunningCommand::Close(settings) => {
+                self.closed = Some(*settings);
                 self.outcomes_to_report.push_back(SyncOutcome::Closed);
             }
             RunningCommand::Install(why, table, generation) => {

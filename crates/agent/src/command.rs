@@ -6,41 +6,40 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use palisade_nft::ruleset::Ruleset;
-use palisade_nft::transaction::Transaction;
-use palisade_nft::update::ExpectedTable;
+use crate::backend::Backend;
 
 /// The agent's next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Carry out a command and pass its outcome to [`Agent::finished`](crate::Agent::finished).
-    Do(Command),
+pub enum Next<B: Backend> {
+    /// Carry out a command and pass its outcome to
+    /// [`Agent::finished`](crate::agent::Agent::finished).
+    Do(Command<B>),
     /// Start a task in the background and pass its outcome to
-    /// [`Agent::task_finished`](crate::Agent::task_finished).
-    Spawn(Task),
+    /// [`Agent::task_finished`](crate::agent::Agent::task_finished).
+    Spawn(Task<B>),
     /// Wait for an event or until this time; `None`: for an event only.
     Wait(Option<Duration>),
 }
 
-/// A change of the kernel.
+/// A change of the rules of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Install a ruleset in place of the current table.
-    Install(Box<Ruleset>),
-    /// Change the installed table: one transaction after the other, up to the first failure.
-    Commit(Vec<Transaction>),
+pub enum Command<B: Backend> {
+    /// Install rules in place of the current ones.
+    Install(Box<B::Rules>),
+    /// Change the installed rules: one step after the other, up to the first failure.
+    Commit(Vec<B::Step>),
 }
 
 /// Work that reads whole kernel tables, which takes seconds if they are large. Commands continue
 /// meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Task {
+pub enum Task<B: Backend> {
     /// Clear marks of connections.
     ClearMarks(MarksToClear),
     /// Compare the installed table with the expected one.
     Audit {
         /// The expected contents.
-        expected: Box<ExpectedTable>,
+        expected: Box<B::Expected>,
         /// The set at which to resume; `None`: from the beginning.
         from: Option<String>,
     },

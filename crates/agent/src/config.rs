@@ -6,8 +6,6 @@ use palisade_core::budget::Budget;
 use palisade_core::incremental::HashKey;
 use palisade_core::net::Cidr;
 use palisade_core::plan::SHARE_FROM;
-use palisade_nft::node::{Established, MarkBits};
-use palisade_nft::update::PIECE;
 
 /// The settings with which an agent starts.
 #[derive(Clone, Debug)]
@@ -31,10 +29,6 @@ pub struct Config {
     pub pod_blocks: Vec<Cidr>,
     /// Whether policies apply to connections from pods to this node itself (D75).
     pub judge_own_node: bool,
-    /// The bits of the ct mark that belong to Palisade.
-    pub mark: MarkBits,
-    /// The number of elements and rules in one transaction, where changes need not be atomic.
-    pub piece: usize,
     /// The key of its hashes. It must be secret from the authors of objects, who could otherwise
     /// choose names that collide.
     pub hash_key: HashKey,
@@ -55,8 +49,6 @@ impl Config {
             budget: Budget::default(),
             pod_blocks: Vec::new(),
             judge_own_node: true,
-            mark: MarkBits::DEFAULT,
-            piece: PIECE,
             hash_key: random_key(),
             share_from: SHARE_FROM,
         }
@@ -69,6 +61,16 @@ fn random_key() -> HashKey {
     // that it takes from the system.
     let random = RandomState::new();
     HashKey::new(random.hash_one(0_u64), random.hash_one(1_u64))
+}
+
+/// Handling of established connections after a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Established {
+    /// Their next packet is evaluated by the new rules (D94).
+    Judge,
+    /// They continue until they end, whatever generation evaluated them. The marks of connections
+    /// of addresses that change hands are cleared.
+    Keep,
 }
 
 /// Handling of packets of local addresses that no known pod has.

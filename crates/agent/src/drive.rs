@@ -9,34 +9,36 @@ mod source;
 mod unclosed;
 mod workers;
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use palisade_core::text::name;
 use palisade_kube::{Access, Event};
-use palisade_nft::node::{Generation, MarkBits};
-use palisade_nft::watch::{Notice, Watcher};
-use palisade_nft::{Conntrack, Kernel};
 use palisade_route::UncheckedSenders;
-use tracing::{debug, error, info, warn};
+use tracing::{error, info, warn};
 
 pub use self::close::{CloseOutcome, close};
 
 use self::bypass::BypassMonitor;
-use self::listen::{Message, attend, listen_to_kernel, spawn};
+use self::listen::{Message, attend, listen_to_foreign_changes, spawn};
 use self::log::{chain, log};
 use self::source::SourceState;
 use self::unclosed::{UnclosedMonitor, unclosed};
 use self::workers::Workers;
 use crate::agent::Agent;
+use crate::backend::{Connect, Enforcer, Failure, Handles, Leftover, Notice, Removed};
 use crate::command::{Command, CommandError, Next, SyncOutcome, Task};
 use crate::config::{Config, FalseSenders};
 use crate::events::{EventReason, EventRecorder};
 use crate::files::shown;
+use crate::generations::Generation;
 use crate::http::Health;
 use crate::metrics::State;
 
@@ -71,9 +73,9 @@ pub enum Source {
 /// Why an agent cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel cannot enforce policies here.
+    /// Policies cannot be enforced here.
     #[error("cannot enforce policies")]
-    Kernel(#[from] palisade_nft::Error),
+    Backend(#[source] Failure),
     /// The source cannot be watched.
     #[error("cannot watch {}", shown(path))]
     Source {
@@ -96,92 +98,45 @@ pub enum Error {
 }
 
 /// Runs the agent until a signal. The installed table stays active afterwards (D86).
-pub fn run(config: Config, world: &World) -> Result<(), Error> {
-    let kernel = Kernel::open()?;
-    // Opened before the table is read or changed: no foreign change after that is missed. The
-    // kernel also reports the agent's own transactions, which come from this port.
-    let mut watcher = Watcher::open()?;
-    watcher.ignore(kernel.port());
-    let conntrack = Conntrack::open()?;
+pub fn run<B: Connect>(backend: &B, config: Config, world: &World) -> Result<(), Error> {
+    let handles = backend.connect().map_err(Error::Backend)?;
     let health = Arc::new(Health::new());
     let (sender, receiver) = channel();
 
     attend(world.listen, &health, sender.clone())?;
-    spawn("kernel", {
-        let sender = sender.clone();
-        move || listen_to_kernel(watcher, &sender)
-    })?;
-    let workers = Workers::start(config.mark, &sender)?;
-    let state = source::open(&world.source, &config.node, &health, sender)?;
-
-    info!(
-        node = config.node,
-        source = state.name(),
-        version = env!("CARGO_PKG_VERSION"),
-        "started"
-    );
-    let mut driver = Driver {
-        agent: Agent::new(config.clone(), None),
-        config,
-        kernel,
-        conntrack,
-        workers,
-        health,
-        started: Instant::now(),
-        state,
-        last_event: Instant::now(),
-        noted: None,
-        events: EventRecorder::default(),
-        taking_over: Some(String::new()),
-        bypass: BypassMonitor::default(),
-        unclosed: UnclosedMonitor::default(),
-    };
+    let agent = Agent::new(backend.clone(), config.clone(), None);
+    let mut driver = Driver::start(agent, handles, config, &world.source, health, sender)?;
     driver.run(&receiver);
     Ok(())
 }
 
-/// Deletes everything of Palisade in the kernel. Returns the numbers of tables and of connections
-/// that had a mark.
-pub fn clean_up(mark: MarkBits) -> Result<(usize, usize), Error> {
-    let mut kernel = Kernel::open()?;
-    let tables = kernel.remove()?;
-    let mut conntrack = Conntrack::open()?;
-    let cleared = conntrack.clear_marks(mark, &(1..=mark.last_generation()))?;
-    Ok((tables, cleared.cleared))
+/// Deletes everything of Palisade.
+pub fn clean_up(backend: &impl Connect) -> Result<Removed, Error> {
+    backend.clean_up().map_err(Error::Backend)
 }
 
-/// The table that an earlier process left.
-enum LeftoverTable {
-    /// No table is installed.
-    Nothing,
-    /// A table of this generation; `None`: it has none, or an unreadable one.
-    Table(Option<Generation>),
-}
-
-/// Adopts the table of an earlier process, if there is one.
-fn take_over(kernel: &mut Kernel) -> Result<LeftoverTable, palisade_nft::Error> {
-    if !kernel.adopt()? {
-        return Ok(LeftoverTable::Nothing);
-    }
-    Ok(LeftoverTable::Table(match kernel.generation() {
-        Ok(generation) => {
-            // Only a closed table has no generation.
-            let is_closed = generation.is_none();
-            let generation = generation.and_then(|it| u16::try_from(it).ok());
-            let generation = generation.and_then(Generation::new);
-            match generation {
-                Some(it) => info!(generation = it.get(), "existing table adopted"),
-                None if is_closed => info!("existing closed table adopted"),
-                None => warn!("existing table adopted; its generation is invalid"),
-            }
-            generation
+/// Logs what an earlier process left. Returns its generation, if known.
+fn leftover_generation(leftover: Leftover) -> Option<Generation> {
+    match leftover {
+        Leftover::Nothing => None,
+        Leftover::Closed => {
+            info!("existing closed table adopted");
+            None
+        }
+        Leftover::Rules(Some(generation)) => {
+            info!(generation = generation.get(), "existing table adopted");
+            Some(generation)
         }
         // Without a generation the agent clears all marks before its first own one, which is safe.
-        Err(error) => {
+        Leftover::Rules(None) => {
+            warn!("existing table adopted; its generation is invalid");
+            None
+        }
+        Leftover::Unreadable(error) => {
             warn!("cannot read the generation of the existing table: {error}");
             None
         }
-    }))
+    }
 }
 
 /// The longest sleep of the main loop. The checks of `report` must run without events, too.
@@ -199,12 +154,11 @@ const LONGEST_BATCH: Duration = Duration::from_millis(100);
 /// The interval of metrics and Events, whatever happens.
 const NOTE_EVERY: Duration = Duration::from_millis(500);
 
-struct Driver {
+struct Driver<B: Connect> {
     config: Config,
-    agent: Agent,
-    kernel: Kernel,
-    conntrack: Conntrack,
-    workers: Workers,
+    agent: Agent<B>,
+    enforcer: Box<dyn Enforcer<B>>,
+    workers: Workers<B>,
     health: Arc<Health>,
     started: Instant,
     /// The state of the source.
@@ -224,7 +178,51 @@ struct Driver {
     unclosed: UnclosedMonitor,
 }
 
-impl Driver {
+impl<B: Connect> Driver<B> {
+    /// Starts the threads whose messages the main loop receives.
+    fn start(
+        agent: Agent<B>,
+        handles: Handles<B>,
+        config: Config,
+        source: &Source,
+        health: Arc<Health>,
+        sender: Sender<Message>,
+    ) -> Result<Driver<B>, Error> {
+        let Handles {
+            enforcer,
+            watcher,
+            auditor,
+            clearer,
+        } = handles;
+        spawn("kernel", {
+            let sender = sender.clone();
+            move || listen_to_foreign_changes(watcher, &sender)
+        })?;
+        let workers = Workers::start(auditor, clearer, &sender)?;
+        let state = source::open(source, &config.node, &health, sender)?;
+        info!(
+            node = config.node,
+            source = state.name(),
+            version = env!("CARGO_PKG_VERSION"),
+            "started"
+        );
+        Ok(Driver {
+            agent,
+            config,
+            enforcer,
+            workers,
+            health,
+            started: Instant::now(),
+            state,
+            last_event: Instant::now(),
+            noted: None,
+            events: EventRecorder::default(),
+            taking_over: Some(String::new()),
+            bypass: BypassMonitor::default(),
+            unclosed: UnclosedMonitor::default(),
+        })
+    }
+
     fn now(&self) -> Duration {
         self.started.elapsed()
     }
@@ -282,11 +280,12 @@ impl Driver {
         let Some(before) = &self.taking_over else {
             return true;
         };
-        match take_over(&mut self.kernel) {
+        match self.enforcer.adopt() {
             Ok(leftover) => {
-                match leftover {
-                    LeftoverTable::Nothing => self.agent.found_nothing(),
-                    LeftoverTable::Table(generation) => self.agent.found(generation),
+                if matches!(leftover, Leftover::Nothing) {
+                    self.agent.found_nothing();
+                } else {
+                    self.agent.found(leftover_generation(leftover));
                 }
                 self.taking_over = None;
                 true
@@ -333,19 +332,16 @@ impl Driver {
         }
     }
 
-    fn carry_out(&mut self, command: Command) -> Result<(), CommandError> {
-        let failed = |error: palisade_nft::Error| CommandError(chain(&error));
+    fn carry_out(&mut self, command: Command<B>) -> Result<(), CommandError> {
+        let failed = |error: Failure| CommandError(chain(&*error));
         // Stops a running audit: it would compare the new table with the old expectation.
         self.workers.table_changes();
         match command {
-            Command::Install(ruleset) => {
-                let loaded = self.kernel.install(&ruleset).map_err(failed)?;
-                debug!(table = loaded.table, bytes = loaded.bytes, "installed");
-            }
-            Command::Commit(transactions) => {
-                for transaction in &transactions {
-                    self.kernel.commit(transaction).map_err(failed)?;
-                    // Large changes are many transactions. The main loop is not stalled meanwhile.
+            Command::Install(rules) => self.enforcer.install(&rules).map_err(failed)?,
+            Command::Commit(steps) => {
+                for step in &steps {
+                    self.enforcer.commit(step).map_err(failed)?;
+                    // Large changes are many steps. The main loop is not stalled meanwhile.
                     self.health.is_busy();
                 }
             }
@@ -353,9 +349,8 @@ impl Driver {
         Ok(())
     }
 
-    fn spawn(&mut self, task: Task) {
-        let table = self.kernel.table().map(str::to_owned);
-        if let Some(outcome) = self.workers.spawn(task, table) {
+    fn spawn(&mut self, task: Task<B>) {
+        if let Some(outcome) = self.workers.spawn(task, self.enforcer.place()) {
             self.agent.task_finished(self.now(), outcome);
         }
     }
@@ -373,9 +368,10 @@ impl Driver {
         // Every round, and in every state: bypasses matter before the first sync, too. The monitor
         // itself queries the kernel only every few seconds.
         let pods = self.agent.planner().local_addresses();
-        self.bypass.look(pods, self.config.programs);
-        self.agent
-            .elsewhere(self.now(), self.bypass.elsewhere().clone());
+        self.bypass
+            .look(pods, self.config.programs, || self.enforcer.flowtables());
+        let now = self.now();
+        self.agent.elsewhere(now, self.bypass.elsewhere());
         let missing = self.missing();
         let is_due = self.noted.is_none_or(|it| it.elapsed() >= NOTE_EVERY);
         if is_due || !outcomes.is_empty() {
@@ -448,10 +444,7 @@ impl Driver {
     }
 
     fn note(&mut self, ready: bool) {
-        // If the kernel has no such statistics, the two gauges stay as they are.
         let counts = self.agent.planner().counts();
-        let conntrack = self.conntrack.count().ok();
-        let conntrack = conntrack.zip(self.conntrack.max().ok().flatten());
         self.health.metrics.note(&State {
             generation: self.agent.generation().map_or(0, Generation::get),
             objects: vec![
@@ -483,7 +476,8 @@ impl Driver {
             programs_are_unseen: self.bypass.unchecked_programs().is_some(),
             bypasses: self.bypass.missing().count(),
             is_unclosed: unclosed(&self.config, &self.agent).is_some(),
-            conntrack,
+            // If there are no such statistics, the two gauges stay as they are.
+            conntrack: self.enforcer.connections(),
         });
     }
 

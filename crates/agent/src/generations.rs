@@ -1,6 +1,6 @@
 //! Generations, and the clearing of marks before their numbers are reused.
 //!
-//! A generation is a number of fifteen bits. Before a number is reused, no connection may still
+//! A generation is a number of fifteen bits at most. Before a number is reused, no connection may still
 //! have its mark: that connection would pass without an evaluation. The numbers are therefore two
 //! halves, and all marks of one half are cleared before its first number is used. This holds across
 //! restarts, because the current generation is read back from the kernel's table.
@@ -8,7 +8,33 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use palisade_nft::node::{Generation, MarkBits};
+/// A version of the policies of a node. Each connection is marked with the one that evaluated it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Generation(u16);
+
+impl Generation {
+    /// The first generation.
+    pub const FIRST: Generation = Generation(1);
+
+    /// Returns the generation with a number. Zero is none: it is the mark of every new connection.
+    pub fn new(number: u16) -> Option<Generation> {
+        (number != 0).then_some(Generation(number))
+    }
+
+    /// Returns its number.
+    pub fn get(self) -> u16 {
+        self.0
+    }
+
+    /// Returns the next generation, and the first one after the last.
+    fn next(self, last: u16) -> Generation {
+        if self.0 >= last {
+            Generation::FIRST
+        } else {
+            Generation(self.0 + 1)
+        }
+    }
+}
 
 /// In the last generations of a half, the other half is cleared whenever the agent is idle. No
 /// change then has to wait for that.
@@ -17,7 +43,8 @@ const AHEAD: u16 = 4_096;
 /// The current generation, and which marks may still exist.
 #[derive(Clone, Debug)]
 pub(crate) struct GenerationTracker {
-    bits: MarkBits,
+    /// The largest number of a generation.
+    last: u16,
     current: Option<Generation>,
     /// Whether no connection has a mark of the other half.
     other_half_is_clean: bool,
@@ -31,9 +58,9 @@ pub(crate) struct GenerationTracker {
 impl GenerationTracker {
     /// Creates a tracker. `current` is the generation of the kernel's table; without one,
     /// connections may have any mark.
-    pub(crate) fn new(bits: MarkBits, current: Option<Generation>) -> GenerationTracker {
+    pub(crate) fn new(last: u16, current: Option<Generation>) -> GenerationTracker {
         GenerationTracker {
-            bits,
+            last,
             current,
             other_half_is_clean: false,
             possible: current.into_iter().map(Generation::get).collect(),
@@ -51,12 +78,12 @@ impl GenerationTracker {
             return Generation::FIRST;
         };
         // A generation that the kernel may have would make no mark stale.
-        let mut next = current.next(self.bits);
+        let mut next = current.next(self.last);
         for _ in 0..self.possible.len() {
             if !self.possible.contains(&next.get()) {
                 break;
             }
-            next = next.next(self.bits);
+            next = next.next(self.last);
         }
         next
     }
@@ -64,7 +91,7 @@ impl GenerationTracker {
     /// Returns the marks that must be cleared before the next generation is used.
     pub(crate) fn to_clear_now(&self) -> Option<RangeInclusive<u16>> {
         let Some(current) = self.current else {
-            return Some(1..=self.bits.last_generation());
+            return Some(1..=self.last);
         };
         if let Some(doubtful) = self.doubtful.first() {
             return Some(doubtful.clone());
@@ -102,7 +129,7 @@ impl GenerationTracker {
             None => {
                 // All marks are gone. The last number becomes the current one: the first one
                 // follows it, and the upper half counts as cleared.
-                self.current = Generation::new(self.bits.last_generation());
+                self.current = Generation::new(self.last);
                 self.other_half_is_clean = true;
             }
             Some(current) => {
@@ -141,14 +168,14 @@ impl GenerationTracker {
         self.possible = BTreeSet::from([current]);
         if was_in_doubt {
             // A half may have been cleared while the kernel was still writing one of its numbers.
-            let ranges = [1..=current - 1, current + 1..=self.bits.last_generation()];
+            let ranges = [1..=current - 1, current + 1..=self.last];
             self.doubtful = ranges.into_iter().filter(|it| !it.is_empty()).collect();
             self.other_half_is_clean = false;
         }
     }
 
     fn middle(&self) -> u16 {
-        self.bits.last_generation() / 2
+        self.last / 2
     }
 
     /// Returns whether a generation is in the upper half.
@@ -158,7 +185,7 @@ impl GenerationTracker {
 
     fn range(&self, upper: bool) -> RangeInclusive<u16> {
         if upper {
-            self.middle() + 1..=self.bits.last_generation()
+            self.middle() + 1..=self.last
         } else {
             1..=self.middle()
         }
@@ -174,9 +201,6 @@ mod tests {
     /// No connection keeps the mark of a generation that is used again.
     #[test]
     fn no_mark_outlives_its_generation() {
-        let Some(bits) = MarkBits::new(0x3f0) else {
-            panic!("a mask of six bits");
-        };
         for start in [
             None,
             Generation::new(1),
@@ -188,7 +212,7 @@ mod tests {
                 None => (1..=31).collect(),
                 Some(start) => (1..=start.get()).collect(),
             };
-            let mut tracker = GenerationTracker::new(bits, start);
+            let mut tracker = GenerationTracker::new(31, start);
             for step in 0..500 {
                 let soon = (step % 7 == 0).then(|| tracker.to_clear_soon()).flatten();
                 for range in [soon, tracker.to_clear_now()].into_iter().flatten() {
@@ -209,16 +233,13 @@ mod tests {
     /// generation that it has.
     #[test]
     fn no_mark_outlives_its_generation_if_outcomes_are_unknown() {
-        let Some(bits) = MarkBits::new(0x7f0) else {
-            panic!("a mask of seven bits");
-        };
         for seed in 0..300u32 {
             let mut random = seed;
             let mut chance = |of: u32| {
                 random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 (random >> 16) % of == 0
             };
-            let mut tracker = GenerationTracker::new(bits, Generation::new(40));
+            let mut tracker = GenerationTracker::new(63, Generation::new(40));
             let mut installed = 40;
             let mut asleep = BTreeSet::from([40]);
             for step in 0..400 {
@@ -246,7 +267,7 @@ mod tests {
 
     #[test]
     fn after_an_unknown_outcome_all_older_marks_are_cleared() {
-        let mut tracker = GenerationTracker::new(MarkBits::DEFAULT, Generation::new(100));
+        let mut tracker = GenerationTracker::new(0x7fff, Generation::new(100));
         // The kernel may have taken any of the two, until it is known to have the last.
         tracker.use_next();
         tracker.use_next();
@@ -260,7 +281,7 @@ mod tests {
 
     #[test]
     fn without_a_generation_all_marks_are_cleared_first() {
-        let mut tracker = GenerationTracker::new(MarkBits::DEFAULT, None);
+        let mut tracker = GenerationTracker::new(0x7fff, None);
         assert_eq!(tracker.to_clear_now(), Some(1..=0x7fff));
         tracker.cleared(&(1..=0x7fff));
         assert_eq!(tracker.to_clear_now(), None);

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use palisade_agent::cluster::{Kinds, WatchDelta};
-use palisade_agent::{Agent, Config};
+use palisade_agent::{Agent, Config, Nft};
 use palisade_api::Kind;
 use palisade_kube::split::SplitObject;
 use palisade_kube::{Item, Resource, WatchEvent, WatchProblem};
@@ -26,7 +26,7 @@ impl Server {
     fn new() -> Server {
         Server {
             kinds: Kinds::new(&Resource::of_agents(false)),
-            agent: Agent::new(Config::new("n1"), None),
+            agent: Agent::new(Nft::default(), Config::new("n1"), None),
         }
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use palisade_agent::files::{FileDelta, Objects};
-use palisade_agent::{Agent, AuditOutcome, Config, Next, Task, TaskOutcome};
+use palisade_agent::{Agent, AuditOutcome, Config, Next, Nft, Task, TaskOutcome};
 use palisade_watch::{File, FileChanges};
 
 /// A directory, and an agent that is told of it.
@@ -27,7 +27,7 @@ impl Source {
     fn new() -> Source {
         Source {
             objects: Objects::default(),
-            agent: Agent::new(Config::new("n1"), None),
+            agent: Agent::new(Nft::default(), Config::new("n1"), None),
             files: Vec::new(),
         }
     }

@@ -10,10 +10,9 @@
 use std::time::Duration;
 
 use palisade_agent::{
-    Agent, AuditOutcome, CommandError, Config, Next, SyncOutcome, Task, TaskOutcome,
+    Agent, AuditOutcome, CommandError, Config, Next, Nft, Notice, SyncOutcome, Task, TaskOutcome,
 };
 use palisade_api::{Options, Source, key, lower_one, read};
-use palisade_nft::watch::Notice;
 
 fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -44,7 +43,7 @@ fn settle(agent: &mut Agent, now: Duration) -> Option<Task> {
 
 /// An agent whose table is in place.
 fn settled() -> Agent {
-    let mut agent = Agent::new(Config::new("n1"), None);
+    let mut agent = Agent::new(Nft::default(), Config::new("n1"), None);
     set_pod(&mut agent, at(1), "a", "10.0.0.1");
     agent.synced(at(1));
     // Nobody knows which marks connections have.
@@ -157,7 +156,7 @@ fn a_failed_audit_is_retried() {
 
 #[test]
 fn marks_that_could_not_be_cleared_are_cleared_later() {
-    let mut agent = Agent::new(Config::new("n1"), None);
+    let mut agent = Agent::new(Nft::default(), Config::new("n1"), None);
     agent.synced(at(1));
     assert!(matches!(
         settle(&mut agent, at(1)),

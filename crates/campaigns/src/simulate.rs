@@ -285,7 +285,7 @@ impl<'c> Scenario<'c> {
             "{:?}, {:?}, mark {:#x}, table left with generation {:?}, owned {}, small {}",
             setting.config.established,
             setting.blocks,
-            setting.config.mark.mask(),
+            setting.nft.mark.mask(),
             setting.left,
             setting.owns,
             setting.is_small

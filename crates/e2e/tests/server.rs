@@ -25,7 +25,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use palisade_agent::cluster::Kinds;
-use palisade_agent::{Agent, Config};
+use palisade_agent::{Agent, Config, Nft};
 use palisade_api::{Options as Reading, Source, lower, read};
 use palisade_core::compile::compile;
 use palisade_core::plan::{MERGE_OVER, plan_merging};
@@ -82,7 +82,7 @@ impl Follower {
                     (
                         node,
                         Kinds::new(&resources),
-                        Agent::new(Config::new(node), None),
+                        Agent::new(Nft::default(), Config::new(node), None),
                     )
                 })
                 .into(),

@@ -294,6 +294,9 @@ fn the_loop_knows_no_world() {
     // Time, kernel and source are parameters of what decides. These files carry it out, listen or answer; any other one
     // decides, also one that is new.
     let edges = [
+        "backend/nft/enforce.rs",
+        // A model for unit tests.
+        "backend/memory.rs",
         "cluster.rs",
         "drive.rs",
         "drive/",
@@ -339,6 +342,23 @@ fn the_loop_knows_no_world() {
     ] {
         assert!(deciding.contains(path), "{path} does not decide any more");
     }
+}
+
+#[test]
+fn only_one_backend_of_the_agent_names_nftables() {
+    let mut naming = 0;
+    for (path, text) in rust_files() {
+        let Ok(path) = path.strip_prefix("crates/agent/src") else {
+            continue;
+        };
+        let path = path.to_str().unwrap();
+        if path == "backend/nft.rs" || path.starts_with("backend/nft/") {
+            naming += usize::from(text.contains("palisade_nft"));
+        } else {
+            assert!(!text.contains("palisade_nft"), "{path} names nftables");
+        }
+    }
+    assert!(naming > 0, "no backend names nftables");
 }
 
 /// What of a text sets up a node's kernel in a way that the agent cannot.

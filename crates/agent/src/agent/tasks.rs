@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::Agent;
+use crate::backend::Backend;
 use crate::command::{
     AuditOutcome, CommandError, FailedAction, MarksToClear, Next, SyncOutcome, Task, TaskOutcome,
 };
@@ -85,7 +86,11 @@ impl Tasks {
     }
 
     /// Starts to clear marks, unless marks are being cleared already or a failure was too recent.
-    pub(super) fn clear_marks(&mut self, now: Duration, marks: MarksToClear) -> Next {
+    pub(super) fn clear_marks<B: Backend>(
+        &mut self,
+        now: Duration,
+        marks: MarksToClear,
+    ) -> Next<B> {
         if self.forgetting.is_some() {
             return Next::Wait(None);
         }
@@ -105,16 +110,16 @@ impl Tasks {
     }
 
     /// Returns the time of the next step that needs no event.
-    fn wait(&self, now: Duration) -> Next {
+    fn wait<B: Backend>(&self, now: Duration) -> Next<B> {
         let retry = Some(self.backoff.until()).filter(|it| *it > now);
         let audit = Some(self.audit_at).filter(|_| self.auditing.is_none());
         Next::Wait(retry.into_iter().chain(audit).min())
     }
 }
 
-impl Agent {
+impl<B: Backend> Agent<B> {
     /// Returns the task to start. Called only if there is no command.
-    pub(super) fn next_task(&mut self, now: Duration) -> Next {
+    pub(super) fn next_task(&mut self, now: Duration) -> Next<B> {
         if self.tasks.may_clear(now) {
             // Addresses first: until their marks are cleared, a new pod inherits the permissions of
             // the old one. Old generations only become a danger many changes later.
@@ -139,7 +144,7 @@ impl Agent {
                 changes: self.tasks.changes,
             });
             return Next::Spawn(Task::Audit {
-                expected: Box::new(table.updater.expected(self.planner.plan())),
+                expected: Box::new(self.backend.expected(&table.state, self.planner.plan())),
                 from: self.tasks.audit_from.clone(),
             });
         }

@@ -5,8 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use palisade_core::text::name;
-use palisade_nft::ruleset::Interface;
 use palisade_route::{
     AttachedPrograms, Bypass, Flowtable, PodRoute, Routes, UncheckedSenders, VirtualServices,
     elsewhere, flowtables, on_path, programs, services, unchecked, verdict,
@@ -14,6 +12,7 @@ use palisade_route::{
 use tracing::{error, info, warn};
 
 use super::log::chain;
+use crate::backend::Failure;
 use crate::config::Programs;
 
 /// The interval of the checks.
@@ -31,7 +30,7 @@ pub(super) struct BypassMonitor {
     /// The bypasses that were logged.
     reported: Vec<String>,
     /// The interfaces that do not lead to pods of the node.
-    elsewhere: BTreeSet<Interface>,
+    elsewhere: BTreeSet<String>,
     /// The pods whose source addresses cannot be checked.
     unchecked: Vec<UncheckedSenders>,
     /// Those that were logged.
@@ -60,6 +59,7 @@ struct BypassSnapshot {
 fn check(
     pods: impl Iterator<Item = IpAddr>,
     handling: Programs,
+    all_flowtables: impl FnOnce() -> Result<Vec<Flowtable>, Failure>,
 ) -> Result<BypassSnapshot, palisade_route::Error> {
     // A new socket each time: no answer of an earlier check that failed can be in it.
     let mut routes = Routes::open()?;
@@ -77,12 +77,9 @@ fn check(
     if services(&interfaces, &listed) {
         past.push(Bypass::Services);
     }
-    match palisade_nft::flowtables() {
-        Ok(all) => {
-            let all: Vec<Flowtable> = all.iter().map(flowtable).collect();
-            past.extend(flowtables(&all, &on_the_way));
-        }
-        Err(error) => troubles.push(chain(&error)),
+    match all_flowtables() {
+        Ok(all) => past.extend(flowtables(&all, &on_the_way)),
+        Err(error) => troubles.push(chain(&*error)),
     }
     let mut attached = AttachedPrograms::default();
     if handling == Programs::Refuse {
@@ -102,30 +99,23 @@ fn check(
     })
 }
 
-/// Converts a flowtable. Its names are made safe to print: another program has chosen them.
-fn flowtable(found: &palisade_nft::Flowtable) -> Flowtable {
-    Flowtable {
-        table: name(&found.table),
-        name: name(&found.name),
-        interfaces: found.interfaces.clone(),
-    }
-}
-
 impl BypassMonitor {
     /// Checks the kernel, if the last check is long enough ago.
-    pub(super) fn look(&mut self, pods: impl Iterator<Item = IpAddr>, programs: Programs) {
+    pub(super) fn look(
+        &mut self,
+        pods: impl Iterator<Item = IpAddr>,
+        programs: Programs,
+        all_flowtables: impl FnOnce() -> Result<Vec<Flowtable>, Failure>,
+    ) {
         if self.checked_at.is_some_and(|it| it.elapsed() < EVERY) {
             return;
         }
         self.checked_at = Some(Instant::now());
-        let trouble = match check(pods, programs) {
+        let trouble = match check(pods, programs, all_flowtables) {
             Ok(found) => {
                 self.take(Instant::now(), found.past);
                 self.unchecked = unchecked(&found.routes, &found.elsewhere);
-                // A name that nftables cannot express is left out: its packets must arrive on the
-                // interface of their return route.
-                let names = found.elsewhere.iter().filter_map(|it| Interface::new(it));
-                self.elsewhere = names.collect();
+                self.elsewhere = found.elsewhere;
                 self.note_unchecked(found.unseen);
                 (!found.troubles.is_empty()).then(|| found.troubles.join("; "))
             }
@@ -208,7 +198,7 @@ impl BypassMonitor {
     }
 
     /// Returns the interfaces that do not lead to pods of the node; none before the first check.
-    pub(super) fn elsewhere(&self) -> &BTreeSet<Interface> {
+    pub(super) fn elsewhere(&self) -> &BTreeSet<String> {
         &self.elsewhere
     }
 

@@ -1,12 +1,10 @@
 //! Closes a node's pods without an agent, for the boot of the node.
 
-use palisade_nft::node::{Generation, NodeOptions, Senders, Settings, closed};
-use palisade_nft::{Error as KernelError, Kernel};
-
 use super::Error;
+use crate::backend::{AdoptError, Connect, Leftover, NodeSettings, Senders};
 use crate::config::Config;
 
-/// The state of the kernel after a call of [`close`].
+/// The state of the node after a call of [`close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseOutcome {
     /// The closed table is installed, and outlives the process.
@@ -19,17 +17,18 @@ pub enum CloseOutcome {
 
 /// Closes the blocks of the node's pods where no policies are enforced (D146). The table has no
 /// owner after the process has ended. The next agent replaces it without a gap.
-pub fn close(config: &Config) -> Result<CloseOutcome, Error> {
-    let mut kernel = Kernel::open()?;
-    match kernel.adopt() {
-        // Only a closed table has no generation. It is replaced: it may be for other blocks.
-        Ok(true) if kernel.generation()?.is_some() => return Ok(CloseOutcome::Enforced),
-        Ok(_) => {}
-        Err(KernelError::Owned { .. }) => return Ok(CloseOutcome::Busy),
-        Err(error) => return Err(error.into()),
+pub fn close(backend: &impl Connect, config: &Config) -> Result<CloseOutcome, Error> {
+    let mut enforcer = backend.open().map_err(Error::Backend)?;
+    match enforcer.adopt() {
+        // A closed table is replaced: it may be for other blocks.
+        Ok(Leftover::Nothing | Leftover::Closed) => {}
+        Ok(Leftover::Rules(_)) => return Ok(CloseOutcome::Enforced),
+        Err(AdoptError::Busy(_)) => return Ok(CloseOutcome::Busy),
+        Ok(Leftover::Unreadable(error)) | Err(AdoptError::Failed(error)) => {
+            return Err(Error::Backend(error));
+        }
     }
-    let options = NodeOptions {
-        mark: config.mark,
+    let settings = NodeSettings {
         // At boot there are no routes yet. A check of source addresses would drop packets to the
         // node itself.
         senders: Senders::Trusted,
@@ -37,6 +36,7 @@ pub fn close(config: &Config) -> Result<CloseOutcome, Error> {
         judge_own_node: config.judge_own_node,
         established: config.established,
     };
-    kernel.install(&closed(&Settings::of_node(Generation::FIRST, &options)))?;
+    let rules = backend.closed(&settings);
+    enforcer.install(&rules).map_err(Error::Backend)?;
     Ok(CloseOutcome::Closed)
 }

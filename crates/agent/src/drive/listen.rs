@@ -1,4 +1,4 @@
-//! The threads that receive: signals, HTTP requests and nftables notifications.
+//! The threads that receive: signals, HTTP requests and notices of foreign changes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
-use palisade_nft::watch::{Notice, Watcher};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Error;
 use super::answer::answer;
 use super::source::SourceUpdate;
+use crate::backend::{Notice, Watcher};
 use crate::command::TaskOutcome;
 use crate::http::Health;
 
@@ -19,9 +19,9 @@ use crate::http::Health;
 pub(super) enum Message {
     /// An update of the source.
     Source(SourceUpdate),
-    /// Another program changed Palisade's tables.
+    /// Another program changed Palisade's rules.
     Notice(Notice),
-    /// Notifications of nftables cannot be received, for this reason.
+    /// Notices of foreign changes cannot be received, for this reason.
     Deaf(String),
     /// A background task has ended.
     TaskFinished(TaskOutcome),
@@ -77,7 +77,7 @@ pub(super) fn attend(
     })
 }
 
-pub(super) fn listen_to_kernel(mut watcher: Watcher, sender: &Sender<Message>) {
+pub(super) fn listen_to_foreign_changes(mut watcher: Box<dyn Watcher>, sender: &Sender<Message>) {
     loop {
         match watcher.next(Duration::from_secs(60)) {
             Ok(None) => {}
@@ -87,8 +87,8 @@ pub(super) fn listen_to_kernel(mut watcher: Watcher, sender: &Sender<Message>) {
                 }
             }
             Err(error) => {
-                // Until notifications work again, periodic audits find foreign changes. The pause
-                // keeps a broken socket from filling the log.
+                // Until notices work again, periodic audits find foreign changes. The pause keeps a
+                // broken socket from filling the log.
                 let _ = sender.send(Message::Deaf(error.to_string()));
                 thread::sleep(Duration::from_secs(1));
             }

@@ -19,6 +19,7 @@ use super::listen::{Message, spawn};
 use super::log::log_errors;
 use super::{Error, Source};
 use crate::agent::Agent;
+use crate::backend::Backend;
 use crate::cluster::{KindStatus, Kinds};
 use crate::events::UnreadableKind;
 use crate::files::{Objects, shown};
@@ -236,7 +237,12 @@ impl SourceState {
 
     /// Applies an update to the agent, with the agent's time. Returns whether all objects are
     /// synced.
-    pub(super) fn take(&mut self, now: Duration, update: &SourceUpdate, agent: &mut Agent) -> bool {
+    pub(super) fn take<B: Backend>(
+        &mut self,
+        now: Duration,
+        update: &SourceUpdate,
+        agent: &mut Agent<B>,
+    ) -> bool {
         match (self, update) {
             (
                 SourceState::Files {

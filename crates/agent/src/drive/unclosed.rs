@@ -5,13 +5,14 @@ use std::time::Duration;
 use tracing::{error, info};
 
 use crate::agent::Agent;
+use crate::backend::Backend;
 use crate::config::{Config, UnknownPods};
 
 /// The Node object arrives a moment after the start.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Returns why pods of this node are open that must be closed, if some are.
-pub(super) fn unclosed(config: &Config, agent: &Agent) -> Option<&'static str> {
+pub(super) fn unclosed<B: Backend>(config: &Config, agent: &Agent<B>) -> Option<&'static str> {
     if agent.is_open() {
         return Some(
             "no policies are enforced and pods of this node are open: their address blocks are unknown; set --pod-cidr, or spec.podCIDRs of the Node",
@@ -71,6 +72,7 @@ mod tests {
     use palisade_core::net::Cidr;
 
     use super::*;
+    use crate::backend::memory::Memory;
     use crate::config::BootPolicy;
 
     fn at(seconds: u64) -> Duration {
@@ -82,7 +84,7 @@ mod tests {
     fn reported(change: impl Fn(&mut Config)) -> [bool; 2] {
         let mut config = Config::new("n1");
         change(&mut config);
-        let mut agent = Agent::new(config.clone(), None);
+        let mut agent = Agent::new(Memory::default(), config.clone(), None);
         agent.found_nothing();
         // Commands are carried out, as the driver does.
         if let crate::command::Next::Do(_) = agent.next(at(0)) {

@@ -5,14 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use palisade_nft::load::Auditor;
-use palisade_nft::node::MarkBits;
-use palisade_nft::update::ExpectedTable;
-use palisade_nft::{Conntrack, Error as KernelError};
-
 use super::Error;
 use super::listen::{Message, spawn};
 use super::log::chain;
+use crate::backend::{Auditor, Backend, Failure, MarkClearer};
 use crate::command::{AuditOutcome, CommandError, MarksToClear, Task, TaskOutcome};
 
 /// An audit stops after this time; the next one resumes there.
@@ -21,32 +17,34 @@ const LONGEST_AUDIT: Duration = Duration::from_secs(10);
 /// The worker threads. Each has sockets of its own: no task waits for another, and no command for a
 /// task.
 #[derive(Debug)]
-pub(super) struct Workers {
+pub(super) struct Workers<B: Backend> {
     forgets: Sender<MarksToClear>,
-    audits: Sender<Audit>,
+    audits: Sender<Audit<B>>,
     /// The number of commands that changed the table, or tried to.
     changes: Arc<AtomicU64>,
 }
 
-struct Audit {
-    table: Option<String>,
-    expected: Box<ExpectedTable>,
+struct Audit<B: Backend> {
+    place: Option<String>,
+    expected: Box<B::Expected>,
     from: Option<String>,
     /// The value of [`Workers::changes`] when the audit was requested.
     changes: u64,
 }
 
-impl Workers {
-    /// Starts the threads. Their sockets belong to the network namespace of the calling thread.
-    pub(super) fn start(mark: MarkBits, sender: &Sender<Message>) -> Result<Workers, Error> {
+impl<B: Backend> Workers<B> {
+    /// Starts the threads.
+    pub(super) fn start(
+        auditor: Box<dyn Auditor<B>>,
+        clearer: Box<dyn MarkClearer>,
+        sender: &Sender<Message>,
+    ) -> Result<Workers<B>, Error> {
         let (forgets, clearings) = channel();
         let (audits, audit_tasks) = channel();
         let changes = Arc::new(AtomicU64::new(0));
-        let conntrack = Conntrack::open()?;
-        let auditor = Auditor::open()?;
         spawn("conntrack", {
             let sender = sender.clone();
-            move || clear_marks(conntrack, mark, &clearings, &sender)
+            move || clear_marks(clearer, &clearings, &sender)
         })?;
         spawn("audit", {
             let (sender, changes) = (sender.clone(), Arc::clone(&changes));
@@ -65,7 +63,7 @@ impl Workers {
     }
 
     /// Starts a task. Returns the outcome of a task that cannot start.
-    pub(super) fn spawn(&self, task: Task, table: Option<String>) -> Option<TaskOutcome> {
+    pub(super) fn spawn(&self, task: Task<B>, place: Option<String>) -> Option<TaskOutcome> {
         let gone = || CommandError("the worker thread has ended".to_owned());
         match task {
             Task::ClearMarks(marks) => {
@@ -74,7 +72,7 @@ impl Workers {
             }
             Task::Audit { expected, from } => {
                 let sent = self.audits.send(Audit {
-                    table,
+                    place,
                     expected,
                     from,
                     changes: self.changes.load(Ordering::Relaxed),
@@ -85,49 +83,43 @@ impl Workers {
     }
 }
 
-fn failed(error: &KernelError) -> CommandError {
-    CommandError(chain(error))
+#[allow(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
+fn failed(error: Failure) -> CommandError {
+    CommandError(chain(&*error))
 }
 
 fn clear_marks(
-    mut conntrack: Conntrack,
-    mark: MarkBits,
+    mut clearer: Box<dyn MarkClearer>,
     tasks: &Receiver<MarksToClear>,
     sender: &Sender<Message>,
 ) {
     for marks in tasks {
-        let cleared = match &marks {
-            MarksToClear::Generations(stale) => conntrack.clear_marks(mark, stale),
-            MarksToClear::Addresses(addresses) => conntrack.clear_addresses(mark, addresses),
-        };
-        let outcome = TaskOutcome::ClearMarks(cleared.map(drop).map_err(|it| failed(&it)));
+        let outcome = TaskOutcome::ClearMarks(clearer.clear(&marks).map_err(failed));
         if sender.send(Message::TaskFinished(outcome)).is_err() {
             return;
         }
     }
 }
 
-fn audit(
-    mut auditor: Auditor,
-    tasks: &Receiver<Audit>,
+fn audit<B: Backend>(
+    mut auditor: Box<dyn Auditor<B>>,
+    tasks: &Receiver<Audit<B>>,
     changes: &AtomicU64,
     sender: &Sender<Message>,
 ) {
     for task in tasks {
-        let outcome = TaskOutcome::Audit(compare(&mut auditor, &task, changes));
+        let outcome = TaskOutcome::Audit(compare(&mut *auditor, &task, changes));
         if sender.send(Message::TaskFinished(outcome)).is_err() {
             return;
         }
     }
 }
 
-fn compare(
-    auditor: &mut Auditor,
-    task: &Audit,
+fn compare<B: Backend>(
+    auditor: &mut dyn Auditor<B>,
+    task: &Audit<B>,
     changes: &AtomicU64,
 ) -> Result<AuditOutcome, CommandError> {
-    // Before the first installation there is no name; no table matches the empty one either.
-    let table = task.table.as_deref().unwrap_or_default();
     let began = Instant::now();
     let go_on = || {
         // Relaxed: the counter orders nothing. A change that is noticed late only makes the outcome
@@ -135,12 +127,7 @@ fn compare(
         let is_as_before = changes.load(Ordering::Relaxed) == task.changes;
         is_as_before && began.elapsed() < LONGEST_AUDIT
     };
-    let ruleset = task.expected.ruleset();
-    let audited = auditor.audit(table, &ruleset, task.from.as_deref(), &go_on);
-    let audited = audited.map_err(|it| failed(&it))?;
-    let differences = audited.differences.iter();
-    Ok(AuditOutcome {
-        differences: differences.map(ToString::to_string).collect(),
-        stopped_at: audited.stopped_at,
-    })
+    let (place, from) = (task.place.as_deref(), task.from.as_deref());
+    let audited = auditor.audit(place, &task.expected, from, &go_on);
+    audited.map_err(failed)
 }

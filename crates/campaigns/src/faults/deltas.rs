@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use palisade_agent::{
-    Agent, AuditOutcome, Command, CommandError, Config, MarksToClear, Next, SyncOutcome, Task,
-    TaskOutcome,
+    Agent, AuditOutcome, Command, CommandError, Config, Established, MarksToClear, Next, Nft,
+    SyncOutcome, Task, TaskOutcome,
 };
 use palisade_api::{Options, Source, lower_one, read};
 use palisade_core::incremental::{ObjectKey, ObjectKind};
 use palisade_core::policy::PolicyApi;
-use palisade_nft::node::{Established, Generation, MarkBits};
+use palisade_nft::node::{Generation, MarkBits};
 use palisade_nft::watch::Notice;
 use palisade_nft::{Conntrack, Kernel};
 
@@ -42,7 +42,7 @@ impl Deltas {
         let mut config = Config::new(NODE);
         config.established = established;
         Ok(Deltas {
-            agent: Agent::new(config, found),
+            agent: Agent::new(Nft::default(), config, found.map(Into::into)),
             kernel,
             conntrack: Conntrack::open()?,
             delivered: Objects::default(),
@@ -80,7 +80,7 @@ impl Deltas {
 
     /// Delivers a notice of the kernel.
     pub fn notice(&mut self, notice: &Notice) {
-        self.agent.noticed(self.now, notice);
+        self.agent.noticed(self.now, &notice.clone().into());
     }
 
     /// Runs the agent until the kernel enforces the delivered objects, or a command fails.

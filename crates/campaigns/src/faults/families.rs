@@ -3,8 +3,8 @@
 use std::fmt;
 
 use anyhow::Result;
+use palisade_agent::Established;
 use palisade_nft::Kernel;
-use palisade_nft::node::Established;
 
 use super::campaign::{Family, Size};
 use super::deltas::Deltas;

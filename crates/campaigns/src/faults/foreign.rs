@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use nix::errno::Errno;
+use palisade_agent::Established;
 use palisade_core::net::Protocol;
 use palisade_lab::services::{Entry, translations};
-use palisade_nft::node::Established;
 use palisade_nft::{Kernel, Watcher};
 
 use super::churn::{ChangeKind, ChurnFlows, ChurningCluster};

@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Parser};
-use palisade_agent::{Config, drive};
+use palisade_agent::{Config, Established, Nft, drive};
 use palisade_nft::Kernel;
-use palisade_nft::node::Established;
 
 use super::churn::{CHANGE_KINDS, ChangeKind, ChurnFlows, ChurningCluster};
 use super::deltas::Deltas;
@@ -78,7 +77,11 @@ pub fn was_victim() -> Result<bool> {
 /// Programs the kernel of its namespace until it is killed.
 pub fn victim(args: &VictimArgs) -> Result<()> {
     if let Some(source) = &args.source {
-        return Ok(drive::run(Config::new(NODE), &agent_world(source))?);
+        return Ok(drive::run(
+            &Nft::default(),
+            Config::new(NODE),
+            &agent_world(source),
+        )?);
     }
     let script = Script::default();
     let kernel = Kernel::open()?.with_faults(Box::new(script.clone()));

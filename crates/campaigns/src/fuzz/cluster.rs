@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use palisade_agent::cluster::Kinds;
-use palisade_agent::{Agent, Config};
+use palisade_agent::{Agent, Config, Nft};
 use palisade_api::{Kind, ObjectSpec, Source, lower_one, read_served};
 use palisade_core::incremental::ObjectKey;
 use palisade_core::model::PodPhase;
@@ -87,7 +87,7 @@ impl TestServer {
         let resources = Resource::of_agents(true);
         TestServer {
             kinds: Kinds::new(&resources),
-            agent: Agent::new(Config::new("n1"), None),
+            agent: Agent::new(Nft::default(), Config::new("n1"), None),
             model: resources
                 .iter()
                 .map(|it| (it.kind, Expected::default()))

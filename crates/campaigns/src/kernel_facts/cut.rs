@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
-use palisade_nft::node::Established;
+use palisade_agent::Established;
 use palisade_nft::{Conntrack, Kernel};
 
 use super::connections::{ManyConnections, WatchedFlows, objects};

@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use palisade_agent::Established;
 use palisade_core::net::Family;
 use palisade_nft::Kernel;
-use palisade_nft::node::Established;
 
 use super::Findings;
 use crate::faults::deltas::Deltas;

@@ -5,8 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use palisade_agent::Established;
 use palisade_core::net::Family;
-use palisade_nft::node::{Established, Generation, MarkBits};
+use palisade_nft::node::{Generation, MarkBits};
 use palisade_nft::{Conntrack, Kernel};
 
 use super::connections::{ManyConnections, WatchedFlows, after_moving, marked, objects};

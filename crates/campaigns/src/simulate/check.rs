@@ -2,9 +2,8 @@
 
 use std::rc::Rc;
 
-use palisade_agent::Next;
+use palisade_agent::{Established, Next};
 use palisade_core::plan::plan;
-use palisade_nft::node::Established;
 
 use super::evaluation::{Hooks, Packet};
 use super::expected::{ExpectedVerdicts, NODE};

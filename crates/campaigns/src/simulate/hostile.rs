@@ -19,7 +19,7 @@ use std::fmt;
 use std::time::Duration;
 
 use palisade_agent::cluster::Kinds;
-use palisade_agent::{Agent, AuditOutcome, Config, Next, Task, TaskOutcome};
+use palisade_agent::{Agent, AuditOutcome, Config, Next, Nft, Task, TaskOutcome};
 use palisade_core::budget::Budget;
 use palisade_core::incremental::HashKey;
 use palisade_kube::Resource;
@@ -216,7 +216,7 @@ impl<'c> HostileRun<'c> {
             flows,
             kinds: Kinds::new(&resources),
             watched: watched.collect(),
-            agent: Agent::new(config, None),
+            agent: Agent::new(Nft::default(), config, None),
             enforcer,
             rng,
             now: Duration::from_secs(1),

@@ -1,12 +1,11 @@
 //! The steps of a simulation. Every step is valid after any others, which allows shrinking a
 //! failing list.
 
-use palisade_agent::Config;
-use palisade_agent::UnknownPods;
+use palisade_agent::{Config, Established, Nft, UnknownPods};
 use palisade_core::budget::Budget;
 use palisade_core::incremental::HashKey;
 use palisade_core::net::CidrText;
-use palisade_nft::node::{Established, MarkBits};
+use palisade_nft::node::MarkBits;
 
 use super::catalog::Catalog;
 use super::expected::{NODE, PodBlocks};
@@ -16,6 +15,7 @@ use palisade_generate::Rng;
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     pub(super) config: Config,
+    pub(super) nft: Nft,
     pub(super) blocks: PodBlocks,
     /// Whether a process owns its tables.
     pub(super) owns: bool,
@@ -28,12 +28,13 @@ pub(super) struct Setting {
 impl Setting {
     pub(super) fn new(rng: &mut Rng) -> Setting {
         let mut config = Config::new(NODE);
+        let mut nft = Nft::default();
         config.hash_key = HashKey::new(1, 2);
         // The groups of a simulation are small.
         config.share_from = 1;
         if rng.chance(50) {
             let mask = rng.pick(&[0xf0, 0x1f00, 0xfc00_0000, 0x3f_0000]);
-            config.mark = MarkBits::new(mask).unwrap_or(MarkBits::DEFAULT);
+            nft.mark = MarkBits::new(mask).unwrap_or(MarkBits::DEFAULT);
         }
         if rng.chance(20) {
             config.established = Established::Keep;
@@ -52,7 +53,7 @@ impl Setting {
             PodBlocks::OfNode => {}
             PodBlocks::Given(blocks) => config.pod_blocks.clone_from(blocks),
         }
-        let last = config.mark.last_generation();
+        let last = nft.mark.last_generation();
         let near = last.saturating_sub(rng.below(6) as u16).max(1);
         let anywhere = 1 + rng.below(u64::from(last)) as u16;
         let left = match rng.below(4) {
@@ -66,10 +67,11 @@ impl Setting {
         let owns = rng.chance(40);
         let is_small = rng.chance(30);
         if is_small {
-            config.piece = 2 + rng.below(6) as usize;
+            nft.piece = 2 + rng.below(6) as usize;
         }
         Setting {
             config,
+            nft,
             blocks,
             owns,
             is_small,

@@ -107,7 +107,7 @@ impl<'c> Simulator<'c> {
     }
 
     pub(super) fn bits(&self) -> MarkBits {
-        self.setting.config.mark
+        self.setting.nft.mark
     }
 
     /// Installs a table of an earlier process, with connections marked with all possible
@@ -119,7 +119,7 @@ impl<'c> Simulator<'c> {
         let bits = self.bits();
         let options = NodeOptions {
             mark: bits,
-            established: self.setting.config.established,
+            established: self.setting.config.established.into(),
             ..NodeOptions::default()
         };
         let settings = Settings::of_node(generation, &options);
@@ -270,7 +270,11 @@ impl<'c> Simulator<'c> {
             // marks again.
             self.model.connections.clear();
         }
-        self.agent = Some(Agent::new(self.setting.config.clone(), found));
+        self.agent = Some(Agent::new(
+            self.setting.nft,
+            self.setting.config.clone(),
+            found.map(Into::into),
+        ));
         self.received.clear();
         self.applied = Rc::new(ExpectedVerdicts::open(self.flows));
         self.generations.clear();
@@ -319,13 +323,13 @@ impl<'c> Simulator<'c> {
             NoticeArrival::Once => self.notices.min(1),
             NoticeArrival::Twice => self.notices.min(1) * 2,
             NoticeArrival::Lost => {
-                agent.noticed(self.now, &Notice::Lost);
+                agent.noticed(self.now, &Notice::Lost.into());
                 0
             }
         };
         for _ in 0..times {
             let table = table.clone();
-            agent.noticed(self.now, &Notice::Changed { table });
+            agent.noticed(self.now, &Notice::Changed { table }.into());
         }
         self.notices = 0;
     }

@@ -1,12 +1,12 @@
 //! `palisade agent`: enforces policies in the kernel of this node.
 
 use anyhow::Context;
+use palisade_agent::backend::Removed;
 use palisade_agent::drive::{self, CloseOutcome, Source, World};
-use palisade_agent::{BootPolicy, Config, FalseSenders, Programs, UnknownPods};
+use palisade_agent::{BootPolicy, Config, Established, FalseSenders, Nft, Programs, UnknownPods};
 use palisade_core::net::CidrText;
 use palisade_core::text::ticked;
 use palisade_kube::Access;
-use palisade_nft::node::{Established, MarkBits};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::Targets;
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &AgentArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         source,
         listen: args.listen,
     };
-    drive::run(config, &world)?;
+    drive::run(&Nft::default(), config, &world)?;
     Ok(Outcome::Clean)
 }
 
@@ -78,7 +78,7 @@ fn config(args: &AgentArgs) -> anyhow::Result<Config> {
 }
 
 fn close(config: &Config, cli: &Cli) -> anyhow::Result<Outcome> {
-    let message = match drive::close(config)? {
+    let message = match drive::close(&Nft::default(), config)? {
         CloseOutcome::Closed => "pods of this node are closed until an agent knows every object",
         CloseOutcome::Enforced => "policies are already enforced; nothing changed",
         CloseOutcome::Busy => "an agent runs on this node; nothing changed",
@@ -119,7 +119,10 @@ fn source(args: &AgentArgs) -> anyhow::Result<Source> {
 }
 
 fn clean_up(cli: &Cli) -> anyhow::Result<Outcome> {
-    let (tables, connections) = drive::clean_up(MarkBits::DEFAULT)?;
+    let Removed {
+        tables,
+        connections,
+    } = drive::clean_up(&Nft::default())?;
     if !cli.quiet {
         let s = |count: usize| if count == 1 { "" } else { "s" };
         anstream::eprintln!(

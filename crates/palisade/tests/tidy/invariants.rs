@@ -77,8 +77,13 @@ const CLAUSES: &[Clause] = &[
     ),
     clause(
         "palisade-agent",
-        "The parts that decide know no clock, no kernel and no file.",
+        "The parts that decide know no clock, no kernel and no file,",
         &["the_loop_knows_no_world"],
+    ),
+    clause(
+        "palisade-agent",
+        "and only `backend/nft` names nftables.",
+        &["only_one_backend_of_the_agent_names_nftables"],
     ),
     clause(
         "palisade-kube",
