@@ -1,4 +1,4 @@
-# Markdown that is not longer than `most` bytes: whole lines, what is open is closed, and a sentence (`sentence`) says that it was cut.
+# Cuts Markdown to at most `most` bytes: whole lines, open blocks are closed, and `sentence` reports the cut.
 # A byte is never more than a character, however characters are counted.
 {
   used += length($0) + 1

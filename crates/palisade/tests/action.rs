@@ -81,7 +81,7 @@ fn a_change_that_allows_more_fails_and_says_who_gains() {
     assert_eq!(run.outputs["result"], "wider");
     assert!(
         run.log
-            .contains("::error title=Network policy::Something is allowed that was not.")
+            .contains("::error title=Network policy::The change allows a flow that was denied.")
     );
     let comments = service.comments();
     assert_eq!(comments.len(), 1, "{comments:?}");
@@ -233,7 +233,7 @@ fn the_base_is_what_the_pull_request_is_merged_into() {
         run.summary
     );
     assert!(
-        run.log.contains("There is no pull request here"),
+        run.log.contains("no pull request to comment on"),
         "{}",
         run.log
     );
@@ -324,7 +324,7 @@ fn a_palisade_without_lint_says_so() {
         "{run:?}"
     );
     assert!(
-        run.summary.contains(GAINED) && run.summary.contains("Lint could not answer"),
+        run.summary.contains(GAINED) && run.summary.contains("Lint failed"),
         "{run:?}"
     );
 }

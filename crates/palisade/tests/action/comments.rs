@@ -32,7 +32,7 @@ fn a_second_run_changes_the_comment_of_the_first() {
     for _ in 0..2 {
         let second = workflow.run(&[("path", "policies")]);
         assert!(
-            second.log.contains("The comment was brought up to date."),
+            second.log.contains("The comment was updated."),
             "{}",
             second.log
         );
@@ -68,7 +68,7 @@ fn the_own_comment_is_found_on_later_pages_and_however_it_is_written() {
     for escaped in [false, true] {
         service.escape_angles(escaped);
         let run = workflow.run(&[("path", "policies")]);
-        assert!(run.log.contains("brought up to date"), "{}", run.log);
+        assert!(run.log.contains("comment was updated"), "{}", run.log);
     }
     assert_eq!(service.comments().len(), 151);
 }
@@ -183,7 +183,7 @@ fn a_report_that_is_too_long_is_cut_between_lines() {
         comment.len()
     );
     assert!(comment.trim_end().ends_with(
-        "The report was cut here: it is longer than a comment may be. [The summary of the run](https://github.example/acme/cluster/actions/runs/42) has all of it."
+        "The report is cut here: it is longer than a comment may be. [The summary of the run](https://github.example/acme/cluster/actions/runs/42) has all of it."
     ));
     assert_eq!(
         comment.matches("<details>").count(),

@@ -55,7 +55,7 @@ fn wrong_inputs_are_named() {
         (
             "fail-on",
             "widest",
-            "The input fail-on is 'widest'. It is one of: never different wider.",
+            "The input fail-on is 'widest'. It must be one of: never different wider.",
         ),
         ("recursive", "yes", "The input recursive is 'yes'."),
         ("lint-fail-on", "all", "The input lint-fail-on is 'all'."),
@@ -63,20 +63,20 @@ fn wrong_inputs_are_named() {
         (
             "version",
             "./nowhere/palisade",
-            "There is no program ./nowhere/palisade.",
+            "Program ./nowhere/palisade not found.",
         ),
         ("path", "/etc", "The input path is /etc."),
         (
             "path",
             "polices",
-            "There is no polices, neither here nor in the revision HEAD^1.",
+            "polices not found, neither here nor in the revision HEAD^1.",
         ),
         (
             "working-directory",
             "elsewhere",
-            "There is no directory elsewhere.",
+            "Directory elsewhere not found.",
         ),
-        ("base", "v9", "There is no revision v9 here."),
+        ("base", "v9", "Revision v9 not found."),
     ] {
         let run = workflow.run(&[("path", "policies"), (input, value)]);
         assert_eq!(
