@@ -291,7 +291,7 @@ const FIGURES: &[Figure] = &[
     ),
     figure(
         TESTING,
-        "not caught. {} mistakes are noticed by no case but by the comparison with the oracle",
+        "not caught. {} mistakes are detected by no case but by the comparison with the oracle",
         || number(found_by_oracle_alone()),
     ),
     figure(
