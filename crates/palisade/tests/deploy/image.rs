@@ -50,8 +50,8 @@ fn build(directory: &Path, binary: &[u8], out: &str, more: &[&str]) -> Output {
 #[track_caller]
 fn built(directory: &Path, binary: &[u8], out: &str, more: &[&str]) -> String {
     let output = build(directory, binary, out, more);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -76,27 +76,27 @@ fn sha256(path: &Path) -> String {
 fn is_the_same() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
-    let said = built(directory, &binary(X86_64, PT_LOAD), "one.tar", &[]);
+    let output = built(directory, &binary(X86_64, PT_LOAD), "one.tar", &[]);
     // Another time, place and mode of the same bytes.
     let other = directory.join("elsewhere");
     std::fs::create_dir(&other).unwrap();
     let said_again = built(&other, &binary(X86_64, PT_LOAD), "one.tar", &[]);
     let read = |path: &Path| std::fs::read(path.join("one.tar")).unwrap();
     assert!(read(directory) == read(&other), "the archives differ");
-    let without_path = |said: &str| said.lines().take(4).collect::<Vec<_>>().join("\n");
-    assert_eq!(without_path(&said), without_path(&said_again));
+    let without_path = |output: &str| output.lines().take(4).collect::<Vec<_>>().join("\n");
+    assert_eq!(without_path(&output), without_path(&said_again));
 
     let mut changed = binary(X86_64, PT_LOAD);
     changed.push(1);
-    let said = built(directory, &changed, "two.tar", &[]);
-    assert_ne!(without_path(&said), without_path(&said_again));
+    let output = built(directory, &changed, "two.tar", &[]);
+    assert_ne!(without_path(&output), without_path(&said_again));
 }
 
 fn holds_together() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     let bytes = binary(X86_64, PT_LOAD);
-    let said = built(
+    let output = built(
         directory,
         &bytes,
         "image.tar.gz",
@@ -127,7 +127,10 @@ fn holds_together() {
         first["annotations"]["org.opencontainers.image.ref.name"],
         "1.2"
     );
-    assert!(said.contains(first["digest"].as_str().unwrap()), "{said}");
+    assert!(
+        output.contains(first["digest"].as_str().unwrap()),
+        "{output}"
+    );
     let manifest = json(&blob(first));
     let config_path = blob(&manifest["config"]);
     assert_eq!(manifest["layers"].as_array().unwrap().len(), 1);
@@ -181,13 +184,13 @@ fn is_for_the_processor() {
     let directory = tempfile::tempdir().unwrap();
     let names = BTreeMap::from([(X86_64, "linux/amd64"), (AARCH64, "linux/arm64")]);
     for (machine, name) in names {
-        let said = built(
+        let output = built(
             directory.path(),
             &binary(machine, PT_LOAD),
             "image.tar",
             &[],
         );
-        assert!(said.contains(name), "{said}");
+        assert!(output.contains(name), "{output}");
     }
 }
 
@@ -197,15 +200,11 @@ fn takes_no_broken_input() {
     let good = binary(X86_64, PT_LOAD);
     let cases: [(Vec<u8>, &[&str], &str); 6] = [
         (binary(X86_64, PT_INTERP), &[], "linked dynamically"),
-        (
-            binary(8, PT_LOAD),
-            &[],
-            "for a processor that no image is made for",
-        ),
+        (binary(8, PT_LOAD), &[], "for an unsupported processor"),
         (
             b"#!/bin/sh\n".to_vec(),
             &[],
-            "is no 64-bit little-endian ELF file",
+            "is not a 64-bit little-endian ELF file",
         ),
         (good.clone(), &["--tag", "palisade"], "write HOST/NAME:TAG"),
         (
@@ -213,13 +212,13 @@ fn takes_no_broken_input() {
             &["--tag", "x.example/p:1\",\"a\":\""],
             "write HOST/NAME:TAG",
         ),
-        (good, &["--what", "x"], "what is --what"),
+        (good, &["--what", "x"], "unknown option --what"),
     ];
     for (bytes, more, expected) in cases {
         let output = build(directory, &bytes, "none.tar", more);
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{told}");
-        assert!(told.contains(expected), "{told}");
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(expected), "{error}");
         assert!(!directory.join("none.tar").exists());
     }
 }
