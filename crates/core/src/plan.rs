@@ -12,6 +12,8 @@ mod planner;
 mod ports;
 mod ranges;
 mod registry;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
