@@ -7,6 +7,8 @@
     reason = "a test fails by panicking"
 )]
 
+mod examples;
+
 use std::collections::BTreeSet;
 
 use super::diff::{self, ChangeKind, Limits, Version};
