@@ -232,6 +232,18 @@ pub enum FlowVerdict {
     Unknown,
 }
 
+impl FlowVerdict {
+    /// Returns the name in every output.
+    pub fn name(self) -> &'static str {
+        match self {
+            FlowVerdict::Allow => "Allow",
+            FlowVerdict::Deny => "Deny",
+            FlowVerdict::Mixed => "Mixed",
+            FlowVerdict::Unknown => "Unknown",
+        }
+    }
+}
+
 impl From<Verdict> for FlowVerdict {
     fn from(verdict: Verdict) -> FlowVerdict {
         match verdict {

@@ -19,7 +19,7 @@ use rayon::prelude::*;
 
 pub(crate) use self::code::{IgnoreCode, LintCode};
 pub(crate) use self::place::{peers_of, steps};
-use crate::view::affecting::WitnessView;
+use crate::report::flow::NamedFlow;
 
 /// A finding, ready to be printed.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub(crate) struct LocatedFinding {
     /// The rules with the finding, and the rules that cause it.
     pub(crate) rules: Vec<String>,
     /// A flow that shows it.
-    pub(crate) witness: Option<WitnessView>,
+    pub(crate) witness: Option<NamedFlow>,
     /// Whether it holds for any pods; `None` for a problem of reading.
     pub(crate) always: Option<bool>,
     /// The finding of the engine, if it is one.
@@ -123,7 +123,7 @@ impl<'t> FindingLocator<'t> {
             witness: finding
                 .witness
                 .as_ref()
-                .map(|it| WitnessView::new(self.cluster, it)),
+                .map(|it| NamedFlow::of_witness(self.cluster, it)),
             always: Some(finding.always),
             finding: Some(finding.clone()),
         }

@@ -7,18 +7,18 @@ use anyhow::{Context, bail};
 use palisade_core::query::{Endpoint, FlowQuery, FlowWords, PortQuery, QueryParseError};
 
 use crate::args::InputArgs;
-use crate::view::explanation::FlowView;
+use crate::report::flow::NamedFlow;
 
 /// A flow query, and the flow as it was written.
 pub(crate) struct ParsedFlow {
-    pub(crate) question: FlowQuery,
-    pub(crate) flow: FlowView,
+    pub(crate) query: FlowQuery,
+    pub(crate) flow: NamedFlow,
 }
 
 /// A line of a file of flows.
 pub(crate) enum FlowLine {
-    Asked(ParsedFlow),
-    Wrong(FlowView, String),
+    Query(ParsedFlow),
+    Invalid(NamedFlow, String),
 }
 
 /// Returns the flow of the command line, or those of a file.
@@ -29,7 +29,7 @@ pub(crate) fn lines(
 ) -> anyhow::Result<Vec<FlowLine>> {
     let Some(path) = path else {
         let words: Vec<&str> = typed.iter().map(String::as_str).collect();
-        return Ok(vec![FlowLine::Asked(parse_flow(
+        return Ok(vec![FlowLine::Query(parse_flow(
             &words,
             Some(PortQuery::Any),
         )?)]);
@@ -55,8 +55,8 @@ pub(crate) fn lines(
 pub(crate) fn endpoints(lines: &[FlowLine]) -> impl Iterator<Item = &Endpoint> {
     lines.iter().flat_map(|line| {
         let query = match line {
-            FlowLine::Asked(parsed) => Some(&parsed.question),
-            FlowLine::Wrong(..) => None,
+            FlowLine::Query(parsed) => Some(&parsed.query),
+            FlowLine::Invalid(..) => None,
         };
         query.into_iter().flat_map(|it| {
             let endpoints = [&it.source, &it.destination];
@@ -75,15 +75,15 @@ pub(crate) fn parse(text: &str) -> Vec<FlowLine> {
             continue;
         }
         lines.push(match parse_flow(&words, None) {
-            Ok(parsed) => FlowLine::Asked(parsed),
+            Ok(parsed) => FlowLine::Query(parsed),
             Err(error) => {
                 let word = |at: usize| words.get(at).map(|it| (*it).to_owned());
-                let flow = FlowView {
+                let flow = NamedFlow {
                     source: word(0).unwrap_or_default(),
                     destination: word(1).unwrap_or_default(),
-                    ..FlowView::default()
+                    ..NamedFlow::default()
                 };
-                FlowLine::Wrong(flow, error.to_string())
+                FlowLine::Invalid(flow, error.to_string())
             }
         });
     }
@@ -95,13 +95,15 @@ fn parse_flow(
     without_port: Option<PortQuery>,
 ) -> Result<ParsedFlow, QueryParseError> {
     let words = FlowWords::new(words)?;
-    let question = words.query(without_port)?;
-    let mut flow = FlowView {
+    let query = words.query(without_port)?;
+    let flow = NamedFlow {
         source: words.source.to_owned(),
         destination: words.destination.to_owned(),
         via: words.via.map(str::to_owned),
-        ..FlowView::default()
+        ..NamedFlow::default()
     };
-    flow.carry(&question.port);
-    Ok(ParsedFlow { question, flow })
+    Ok(ParsedFlow {
+        flow: flow.with_query(&query.port),
+        query,
+    })
 }

@@ -4,6 +4,7 @@ pub(crate) mod affecting;
 pub(crate) mod connectivity;
 pub(crate) mod diff;
 pub(crate) mod explanation;
+pub(crate) mod flow;
 pub(crate) mod handover;
 pub(crate) mod json;
 pub(crate) mod lab;
@@ -13,12 +14,21 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use palisade_api::{Lines, Manifests, Problem, Source, SourceId};
+use palisade_core::policy::Direction;
 use serde::Serialize;
 
 use crate::live::UnreadKind;
 
 /// The apiVersion of every document.
 pub(crate) const API_VERSION: &str = "palisade.dev/v1alpha1";
+
+/// Returns the name of a direction.
+fn direction_name(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Ingress => "Ingress",
+        Direction::Egress => "Egress",
+    }
+}
 
 /// The format of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,5 @@
 //! `palisade affecting`: which policies select a pod, and which policies does a policy override?
 
-mod text;
-
 use std::io::Write;
 use std::net::IpAddr;
 
@@ -20,7 +18,8 @@ use crate::Outcome;
 use crate::args::format::OutputFormat;
 use crate::args::{AffectingArgs, Cli};
 use crate::live::{Scope, UnreadKind, named};
-use crate::view::affecting::{AffectingSetView, AffectingView, ViewBuilder};
+use crate::report::affecting::{AffectingBuilder, PodReport};
+use crate::view::affecting::{AffectedByView, AffectingSetView, AffectingView};
 use crate::view::{json, write_limited};
 
 /// The policy APIs whose short names begin the ids of policies.
@@ -45,7 +44,7 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     };
     let lowered = crate::cluster::lowered(&args.cluster, cli, &inputs, &manifests)?;
     let cluster = &lowered.cluster;
-    let builder = ViewBuilder::new(cluster, &manifests.objects, &inputs.sources);
+    let builder = AffectingBuilder::new(cluster, &manifests.objects, &inputs.sources);
     let program = crate::cluster::compiled(cli, cluster);
     let wide = cli.verbose || args.output == OutputFormat::Wide;
     match target(cluster, &program, &manifests.objects, &args.what)? {
@@ -68,11 +67,12 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
             };
             let mut out = std::io::BufWriter::new(anstream::stdout());
             if args.output.is_text() {
-                write!(out, "{}", text::policy(&answer, wide))?;
+                write!(out, "{}", answer.text(wide))?;
             } else if let Some(form) = args.output.document() {
-                write_limited(&mut out, form, &answer, &inputs.missing)?;
+                let view = AffectedByView::new(&answer);
+                write_limited(&mut out, form, &view, &inputs.missing)?;
             } else {
-                json::write(&mut out, &answer)?;
+                json::write(&mut out, &AffectedByView::new(&answer))?;
                 writeln!(out)?;
             }
             out.flush()?;
@@ -83,14 +83,14 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
 
 /// Returns one answer for all pods that agree, in the order of the pods.
 fn on_pods(
-    builder: &ViewBuilder<'_>,
+    builder: &AffectingBuilder<'_>,
     cluster: &Cluster<'_>,
     program: &Program,
     endpoint: &str,
     pods: &[PodId],
-) -> Vec<AffectingView> {
+) -> Vec<PodReport> {
     let finder = OverrideFinder::new(cluster, program);
-    let mut answers: Vec<(AffectingView, AffectingView)> = Vec::new();
+    let mut answers: Vec<(PodReport, PodReport)> = Vec::new();
     for class in finder.pod_classes(pods) {
         let Some(first) = class.first() else { continue };
         let effects = finder.effects(&[*first]);
@@ -122,7 +122,7 @@ fn on_pods(
             by_policies.push((policies, at));
         }
     }
-    let mut answers: Vec<AffectingView> = answers.into_iter().map(|(it, _)| it).collect();
+    let mut answers: Vec<PodReport> = answers.into_iter().map(|(it, _)| it).collect();
     for answer in &mut answers {
         answer.pods.sort();
         // For a pod that the query names directly, the list would repeat the endpoint.
@@ -135,13 +135,15 @@ fn on_pods(
 
 fn print_pods(
     output: OutputFormat,
-    answers: &[AffectingView],
+    answers: &[PodReport],
     wide: bool,
     missing: &[UnreadKind],
 ) -> anyhow::Result<()> {
     let mut out = std::io::BufWriter::new(anstream::stdout());
     match (output.document(), answers) {
-        (Some(form), [answer]) => write_limited(&mut out, form, answer, missing)?,
+        (Some(form), [answer]) => {
+            write_limited(&mut out, form, &AffectingView::new(answer), missing)?;
+        }
         (Some(form), _) => {
             let set = AffectingSetView::new(answers);
             write_limited(&mut out, form, &set, missing)?;
@@ -151,12 +153,12 @@ fn print_pods(
                 if index > 0 {
                     writeln!(out)?;
                 }
-                write!(out, "{}", text::pod(answer, wide))?;
+                write!(out, "{}", answer.text(wide))?;
             }
         }
         (None, _) => {
             for answer in answers {
-                json::write(&mut out, answer)?;
+                json::write(&mut out, &AffectingView::new(answer))?;
                 writeln!(out)?;
             }
         }

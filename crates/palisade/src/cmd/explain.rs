@@ -13,13 +13,12 @@ use rayon::prelude::*;
 use crate::Outcome;
 use crate::args::format::OutputFormat;
 use crate::args::{Cli, ExplainArgs};
-use crate::draw::clean;
 use crate::flows::{self, FlowLine, ParsedFlow};
 use crate::live::{Scope, UnreadKind, named};
 use crate::progress::Progress;
-use crate::view::explanation::{
-    DryRunView, ExplainContext, ExplanationSetView, ExplanationView, FlowView, verdict,
-};
+use crate::report::explain::{Detail, DryRun, Explainer, Explanation, ports_text};
+use crate::report::flow::NamedFlow;
+use crate::view::explanation::{ExplanationSetView, ExplanationView};
 use crate::view::{DocumentFormat, json, write_limited};
 
 /// Answers one flow query, or one on each line of a file.
@@ -36,18 +35,23 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let program = crate::cluster::compiled(cli, &lowered.cluster);
     let evaluator = FlowEvaluator::new(&lowered.cluster, &program);
     let audited = audited_programs(&lowered.cluster);
-    let dry_runs: Vec<DryRun<'_>> = audited
+    let dry_runs: Vec<DryRunProgram<'_>> = audited
         .iter()
-        .map(|(policy, program)| DryRun {
+        .map(|(policy, program)| DryRunProgram {
             policy: *policy,
-            respondent: FlowEvaluator::new(&lowered.cluster, program),
+            evaluator: FlowEvaluator::new(&lowered.cluster, program),
         })
         .collect();
     let full_trail = cli.verbose || args.output == OutputFormat::Wide;
     // Near misses and remedies take time for each flow: they are for a single flow, or for -v.
     let why_not = args.flows.is_none() || full_trail;
     let (objects, sources) = (&manifests.objects, &inputs.sources);
-    let context = ExplainContext::new(&evaluator, objects, sources, full_trail, why_not);
+    let detail = Detail {
+        full_trail,
+        why_not,
+        for_text: args.output.is_text(),
+    };
+    let explainer = Explainer::new(&evaluator, objects, sources, detail);
     let style = Style {
         output: args.output,
         bulk: args.flows.is_some(),
@@ -66,9 +70,9 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         // Flows are evaluated in parallel and printed in order. A batch bounds the memory for
         // answers.
         let batch: Vec<FlowLine> = lines.by_ref().take(BATCH).collect();
-        let answered: Vec<anyhow::Result<(Vec<PrintedAnswer>, Outcome)>> = batch
+        let answered: Vec<anyhow::Result<Printed<'_>>> = batch
             .into_par_iter()
-            .map(|line| answer(&context, &dry_runs, style, line))
+            .map(|line| answer(&explainer, &dry_runs, style, line))
             .collect();
         for answered in answered {
             let (printed, outcome) = answered?;
@@ -92,9 +96,9 @@ fn worse(one: Outcome, other: Outcome) -> Outcome {
 }
 
 /// An audited policy, and an evaluator as if it were enforced.
-struct DryRun<'c> {
+struct DryRunProgram<'c> {
     policy: PolicyId,
-    respondent: FlowEvaluator<'c>,
+    evaluator: FlowEvaluator<'c>,
 }
 
 /// Compiles a program for each audited policy, as if that policy were enforced.
@@ -110,91 +114,92 @@ fn audited_programs(cluster: &Cluster<'_>) -> Vec<(PolicyId, Program)> {
 }
 
 /// Returns the verdicts of the audited policies that would decide the flow.
-fn dry_run(dry_runs: &[DryRun<'_>], query: &FlowQuery) -> Vec<DryRunView> {
-    let views = dry_runs.iter().filter_map(|it| {
-        let answer = it.respondent.answer(query).ok()?;
+fn dry_run(dry_runs: &[DryRunProgram<'_>], query: &FlowQuery) -> Vec<DryRun> {
+    let found = dry_runs.iter().filter_map(|it| {
+        let answer = it.evaluator.answer(query).ok()?;
         let outcome = answer.outcome;
         let deciding = [outcome.egress.deciding, outcome.ingress.deciding];
         let mut deciding = deciding.into_iter().flatten();
         let decides = deciding.any(|decider| {
-            let policies = decider.policies(it.respondent.program);
+            let policies = decider.policies(it.evaluator.program);
             policies.contains(&it.policy)
         });
-        decides.then(|| DryRunView {
-            policy: it.respondent.cluster.policy_name(it.policy),
-            verdict: verdict(outcome.verdict),
+        decides.then(|| DryRun {
+            policy: it.evaluator.cluster.policy_name(it.policy),
+            verdict: outcome.verdict,
         })
     });
-    views.collect()
+    found.collect()
 }
 
 /// How many flows are answered before they are printed.
 const BATCH: usize = 4096;
 
 /// Something to print: text for people or a line of JSON, or a part of one document.
-enum PrintedAnswer {
+enum PrintedAnswer<'t> {
     Text(String),
-    Part(Box<ExplanationView>),
+    Part(Box<ExplanationView<'t>>),
     /// Parts that are a document of their own.
-    Set(Vec<ExplanationView>),
+    Set(Vec<ExplanationView<'t>>),
 }
 
-fn answer(
-    context: &ExplainContext<'_>,
-    dry_runs: &[DryRun<'_>],
+/// Parts to print, and their outcome.
+type Printed<'t> = (Vec<PrintedAnswer<'t>>, Outcome);
+
+fn answer<'t>(
+    explainer: &Explainer<'t>,
+    dry_runs: &[DryRunProgram<'_>],
     style: Style,
     line: FlowLine,
-) -> anyhow::Result<(Vec<PrintedAnswer>, Outcome)> {
-    let ParsedFlow { question, flow } = match line {
-        FlowLine::Asked(parsed) => parsed,
-        FlowLine::Wrong(flow, error) => {
-            let unanswered = style.unanswered(flow, error)?;
-            return Ok((vec![unanswered], Outcome::Unanswered));
-        }
+) -> anyhow::Result<Printed<'t>> {
+    let ParsedFlow { query, flow } = match line {
+        FlowLine::Query(parsed) => parsed,
+        FlowLine::Invalid(flow, error) => return style.unanswered(flow, error),
     };
-    if question.port == PortQuery::Any {
-        let answers = match context.respondent.answer_ports(&question) {
-            Ok(answers) => answers,
-            Err(error) => {
-                let unanswered = style.unanswered(flow, error.to_string())?;
-                return Ok((vec![unanswered], Outcome::Unanswered));
-            }
-        };
-        let outcome = join(&answers).map_or(Outcome::Unanswered, |it| of(it.verdict));
-        let printed = match (style.is_text(), style.bulk) {
-            (true, _) => vec![PrintedAnswer::Text(context.ports_text(&flow, &answers))],
-            (false, true) => vec![style.view(context.any_port(flow, &answers))?],
-            (false, false) if style.output == OutputFormat::Jsonl => {
-                let sets = context.port_sets(&flow, &answers).into_iter();
-                sets.map(|view| style.view(view))
-                    .collect::<anyhow::Result<_>>()?
-            }
-            (false, false) => vec![PrintedAnswer::Set(context.port_sets(&flow, &answers))],
-        };
-        return Ok((printed, outcome));
+    if query.port == PortQuery::Any {
+        return any_port(explainer, style, flow, &query);
     }
-    let answer = match context.respondent.answer(&question) {
+    let answer = match explainer.evaluator().answer(&query) {
         Ok(answer) => answer,
-        Err(error) => {
-            let unanswered = style.unanswered(flow, error.to_string())?;
-            return Ok((vec![unanswered], Outcome::Unanswered));
-        }
+        Err(error) => return style.unanswered(flow, error.to_string()),
     };
-    let dry_run = dry_run(dry_runs, &question);
+    let explanation = Explanation {
+        dry_run: dry_run(dry_runs, &query),
+        ..explainer.explanation(flow, &answer)
+    };
+    let outcome = of(answer.outcome.verdict);
+    Ok((vec![style.printed(explanation)?], outcome))
+}
+
+/// Answers a query without a port: one answer for each set of ports.
+fn any_port<'t>(
+    explainer: &Explainer<'t>,
+    style: Style,
+    flow: NamedFlow,
+    query: &FlowQuery,
+) -> anyhow::Result<Printed<'t>> {
+    let answers = match explainer.evaluator().answer_ports(query) {
+        Ok(answers) => answers,
+        Err(error) => return style.unanswered(flow, error.to_string()),
+    };
+    let outcome = join(&answers).map_or(Outcome::Unanswered, |it| of(it.verdict));
     let printed = if style.is_text() {
-        let mut text = context.answer_text(&flow, &answer);
-        for DryRunView { policy, verdict } in dry_run {
-            text += &format!(
-                "  {} is in audit mode; enforced, the verdict would be {verdict}\n",
-                clean(&policy)
-            );
-        }
-        PrintedAnswer::Text(text)
+        let sets = explainer.port_sets(&flow, &answers);
+        vec![PrintedAnswer::Text(ports_text(&sets))]
+    } else if style.bulk {
+        vec![style.printed(explainer.any_port(flow, &answers))?]
     } else {
-        let view = context.explanation(flow, &answer);
-        style.view(view.with_dry_run(dry_run))?
+        let sets = explainer.port_sets(&flow, &answers).into_iter();
+        if style.output == OutputFormat::Jsonl {
+            sets.map(|it| style.printed(it))
+                .collect::<anyhow::Result<_>>()?
+        } else {
+            vec![PrintedAnswer::Set(
+                sets.map(ExplanationView::from).collect(),
+            )]
+        }
     };
-    Ok((vec![printed], of(answer.outcome.verdict)))
+    Ok((printed, outcome))
 }
 
 fn of(verdict: FlowVerdict) -> Outcome {
@@ -213,11 +218,11 @@ struct Style {
 }
 
 /// Prints answers.
-struct Printer {
+struct Printer<'t> {
     style: Style,
     out: std::io::BufWriter<Box<dyn Write>>,
     /// The explanations of one document.
-    set: Vec<ExplanationView>,
+    set: Vec<ExplanationView<'t>>,
     /// The kinds that the cluster refused to list.
     missing: Vec<UnreadKind>,
 }
@@ -246,20 +251,20 @@ impl Style {
 
     /// Reports a query that cannot be answered: an error for a single flow, an answer for one of
     /// several.
-    fn unanswered(&self, flow: FlowView, error: String) -> anyhow::Result<PrintedAnswer> {
+    fn unanswered<'t>(&self, flow: NamedFlow, error: String) -> anyhow::Result<Printed<'t>> {
         if !self.bulk {
             bail!("{error}");
         }
-        if self.is_text() {
-            let (from, to) = (clean(&flow.source), clean(&flow.destination));
-            let text = format!("Unknown  {from} -> {to}\n  {}\n", clean(&error));
-            return Ok(PrintedAnswer::Text(text));
-        }
-        self.view(ExplainContext::unanswered(flow, error))
+        let unanswered = self.printed(Explanation::unanswered(flow, error))?;
+        Ok((vec![unanswered], Outcome::Unanswered))
     }
 
-    /// Formats an explanation: a line, or a part of the document.
-    fn view(&self, view: ExplanationView) -> anyhow::Result<PrintedAnswer> {
+    /// Formats an explanation: text, a line, or a part of the document.
+    fn printed<'t>(&self, explanation: Explanation<'t>) -> anyhow::Result<PrintedAnswer<'t>> {
+        if self.is_text() {
+            return Ok(PrintedAnswer::Text(explanation.text()));
+        }
+        let view = ExplanationView::from(explanation);
         if self.output == OutputFormat::Jsonl {
             let mut line = Vec::new();
             json::write(&mut line, &view)?;
@@ -270,8 +275,8 @@ impl Style {
     }
 }
 
-impl Printer {
-    fn print(&mut self, printed: PrintedAnswer) -> anyhow::Result<()> {
+impl<'t> Printer<'t> {
+    fn print(&mut self, printed: PrintedAnswer<'t>) -> anyhow::Result<()> {
         match printed {
             PrintedAnswer::Text(text) => {
                 write!(self.out, "{text}")?;
@@ -292,7 +297,7 @@ impl Printer {
         }
     }
 
-    fn print_set(&mut self, views: Vec<ExplanationView>) -> anyhow::Result<()> {
+    fn print_set(&mut self, views: Vec<ExplanationView<'t>>) -> anyhow::Result<()> {
         let form = self.style.document()?;
         let set = ExplanationSetView::new(views);
         write_limited(&mut self.out, form, &set, &self.missing)

@@ -1,6 +1,5 @@
 //! `palisade lab`: the cluster in network namespaces, with its policies in the kernel, and packets.
 
-mod change;
 mod inside;
 mod round;
 mod visit;
@@ -8,18 +7,16 @@ mod watch;
 
 use std::io::Write;
 
-pub(crate) use self::change::RoundChange;
 use self::inside::{LabProcess, enter};
-pub(crate) use self::round::Round;
 use self::round::RoundInput;
 use crate::Outcome;
 use crate::args::format::OutputFormat;
 use crate::args::{Cli, LabArgs};
 use crate::flows;
-use crate::lab_report;
 use crate::live::{RelevantKinds, UnreadKind};
+use crate::report::lab::{self, Round};
 use crate::source::{collected, files_named};
-use crate::view::lab::LabReportView;
+use crate::view::lab::{LabReportView, ProbeView};
 use crate::view::{json, write_limited};
 
 /// Builds the cluster, enforces its policies, and compares predictions with packets.
@@ -57,13 +54,11 @@ pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     };
     print(args, cli, &round, &missing)?;
     if let (true, Some(running)) = (args.keep, &running) {
-        visit::keep(&running.lab, &round.places)?;
+        visit::keep(&running.lab, &running.places)?;
     }
-    let probes = &round.probes;
-    let is_unmeasured = probes.iter().all(|probe| probe.measured.is_none());
-    Ok(if probes.iter().any(|probe| probe.unaskable) {
+    Ok(if round.probes.iter().any(|probe| probe.is_invalid) {
         Outcome::Unanswered
-    } else if is_unmeasured && !args.keep {
+    } else if !round.is_measured() && !args.keep {
         // A lab with --keep may serve visits alone.
         anstream::eprintln!("palisade: no flow could be measured with packets");
         Outcome::Unanswered
@@ -74,7 +69,7 @@ pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
 
 /// Returns `Clean` if all predictions match the packets, or with `--exit-zero`.
 fn compared(args: &LabArgs, round: &Round) -> Outcome {
-    if round.probes.iter().any(|probe| probe.differs) && !args.exit_zero {
+    if round.n_differences() > 0 && !args.exit_zero {
         Outcome::Findings
     } else {
         Outcome::Clean
@@ -82,18 +77,20 @@ fn compared(args: &LabArgs, round: &Round) -> Outcome {
 }
 
 fn print(args: &LabArgs, cli: &Cli, round: &Round, missing: &[UnreadKind]) -> anyhow::Result<()> {
-    let report = LabReportView::new(&round.probes, None);
     if args.output.is_text() {
-        let text = lab_report::text(round, None, has_lines(args), cli.quiet);
+        let text = lab::text(round, None, has_lines(args), cli.quiet);
         write!(anstream::stdout(), "{text}")?;
         return Ok(());
     }
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     match args.output.document() {
-        Some(form) => write_limited(&mut out, form, &report, missing)?,
+        Some(form) => {
+            let report = LabReportView::new(round, None);
+            write_limited(&mut out, form, &report, missing)?;
+        }
         None => {
             for probe in &round.probes {
-                json::write(&mut out, probe)?;
+                json::write(&mut out, &ProbeView::new(probe))?;
                 writeln!(out)?;
             }
         }

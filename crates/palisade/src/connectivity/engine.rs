@@ -356,7 +356,7 @@ fn joined_classes(
 fn is_evaluated(from: &JoinedClass, to: &JoinedClass, governed_only: bool) -> bool {
     // A template represents several pods, and is evaluated with itself.
     let is_itself =
-        from.members == to.members && from.members.len() == 1 && from.kind != EndKind::Template;
+        from.members.len() == 1 && from.members == to.members && from.kind != EndKind::Template;
     let is_governed =
         from.kind.is_selectable() || to.kind.is_selectable() || to.kind == EndKind::Service;
     !is_itself && (!governed_only || is_governed)

@@ -1,248 +1,272 @@
 //! The documents of `affecting`.
 
-mod maker;
-
-use palisade_core::analysis::affect::Witness;
-use palisade_core::answer::Transport;
-use palisade_core::model::Cluster;
-use palisade_core::policy::Direction;
 use serde::Serialize;
 
-use super::API_VERSION;
-use crate::draw::clean;
-
-pub(crate) use self::maker::ViewBuilder;
+use super::flow::FlowView;
+use super::{API_VERSION, direction_name};
+use crate::report::affecting::{
+    NamedRule, Override, PodReport, PolicyReport, SelectingPolicy, SelectingRule, State, Unreached,
+};
+use crate::report::verdict_name;
 
 /// The policies that select a pod, or pods with the same answer.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct AffectingView {
+pub(crate) struct AffectingView<'r> {
     api_version: &'static str,
     kind: &'static str,
     /// The queried endpoint.
-    pub(crate) endpoint: String,
+    endpoint: &'r str,
     /// The pods of a workload.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) pods: Vec<String>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pods: &'r [String],
     /// Whether it is a host-network pod, which no policy selects.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) host_network: bool,
-    pub(crate) egress: Vec<EntryView>,
-    pub(crate) ingress: Vec<EntryView>,
+    host_network: bool,
+    egress: Vec<EntryView<'r>>,
+    ingress: Vec<EntryView<'r>>,
 }
 
-impl AffectingView {
-    pub(crate) fn entries(&self, direction: Direction) -> &[EntryView] {
-        match direction {
-            Direction::Egress => &self.egress,
-            Direction::Ingress => &self.ingress,
+impl<'r> AffectingView<'r> {
+    pub(crate) fn new(report: &'r PodReport) -> AffectingView<'r> {
+        AffectingView {
+            api_version: API_VERSION,
+            kind: "Affecting",
+            endpoint: &report.endpoint,
+            pods: &report.pods,
+            host_network: report.host_network,
+            egress: report.egress.iter().map(EntryView::new).collect(),
+            ingress: report.ingress.iter().map(EntryView::new).collect(),
         }
-    }
-
-    /// Returns the answer without witnesses: pods that agree in the rest share one answer.
-    pub(crate) fn without_witnesses(&self) -> AffectingView {
-        let mut view = AffectingView {
-            pods: Vec::new(),
-            ..self.clone()
-        };
-        for entry in view.egress.iter_mut().chain(&mut view.ingress) {
-            for it in &mut entry.overridden_by {
-                it.witness = WitnessView::default();
-            }
-        }
-        view
     }
 }
 
 /// Different answers for the pods of one workload.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct AffectingSetView<'v> {
+pub(crate) struct AffectingSetView<'r> {
     api_version: &'static str,
     kind: &'static str,
-    answers: &'v [AffectingView],
+    answers: Vec<AffectingView<'r>>,
 }
 
-impl<'v> AffectingSetView<'v> {
-    pub(crate) fn new(answers: &'v [AffectingView]) -> AffectingSetView<'v> {
+impl<'r> AffectingSetView<'r> {
+    pub(crate) fn new(reports: &'r [PodReport]) -> AffectingSetView<'r> {
         AffectingSetView {
             api_version: API_VERSION,
             kind: "AffectingSet",
-            answers,
+            answers: reports.iter().map(AffectingView::new).collect(),
         }
     }
 }
 
 /// A policy that selects a pod, in one direction.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct EntryView {
-    pub(crate) policy: String,
-    pub(crate) tier: &'static str,
+struct EntryView<'r> {
+    policy: &'r str,
+    tier: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) priority: Option<i64>,
-    pub(crate) rules: Vec<String>,
-    pub(crate) isolates: bool,
+    priority: Option<i64>,
+    rules: Vec<&'r str>,
+    isolates: bool,
     /// Whether it does not fit into the budget of its namespace (D148).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) over_budget: bool,
-    pub(crate) state: State,
-    pub(crate) overridden_by: Vec<OverrideView>,
-    pub(crate) rule_details: Vec<RuleView>,
+    over_budget: bool,
+    state: &'static str,
+    overridden_by: Vec<OverrideView<'r>>,
+    rule_details: Vec<RuleView<'r>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) file: Option<String>,
+    file: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) line: Option<usize>,
+    line: Option<usize>,
 }
 
-/// Whether a policy takes effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) enum State {
-    /// It decides flows, and is overridden on none.
-    InForce,
-    /// It decides some flows, and is overridden on others.
-    PartlyOverridden,
-    /// It decides no flow, and on some flow an earlier policy has the opposite verdict.
-    Overridden,
-    /// It decides no flow, which changes no verdict.
-    NeverDecides,
-    /// It is in audit mode.
-    DryRun,
+impl<'r> EntryView<'r> {
+    fn new(entry: &'r SelectingPolicy) -> EntryView<'r> {
+        let SelectingPolicy {
+            policy,
+            isolates,
+            over_budget,
+            state,
+            overridden_by,
+            rules,
+        } = entry;
+        let position = policy.position.as_ref();
+        EntryView {
+            policy: &policy.name,
+            tier: policy.tier.name(),
+            priority: policy.priority,
+            rules: rules.iter().map(|it| it.rule.id.as_str()).collect(),
+            isolates: *isolates,
+            over_budget: *over_budget,
+            state: state_name(*state),
+            overridden_by: overridden_by.iter().map(OverrideView::new).collect(),
+            rule_details: rules.iter().map(RuleView::new).collect(),
+            file: position.map(|(file, _)| file.as_str()),
+            line: position.map(|(_, line)| *line),
+        }
+    }
+}
+
+fn state_name(state: State) -> &'static str {
+    match state {
+        State::InForce => "InForce",
+        State::PartlyOverridden => "PartlyOverridden",
+        State::Overridden => "Overridden",
+        State::NeverDecides => "NeverDecides",
+        State::DryRun => "DryRun",
+    }
 }
 
 /// A rule of an entry.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct RuleView {
-    pub(crate) id: String,
-    #[serde(skip)]
-    pub(crate) index: usize,
+struct RuleView<'r> {
+    id: &'r str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) action: Option<String>,
+    action: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) rule_name: Option<String>,
+    rule_name: Option<&'r str>,
     /// Whether it decides a flow of the pod.
-    pub(crate) decides: bool,
+    decides: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) failed_closed: bool,
+    failed_closed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) line: Option<usize>,
+    line: Option<usize>,
+}
+
+impl<'r> RuleView<'r> {
+    fn new(rule: &'r SelectingRule) -> RuleView<'r> {
+        RuleView {
+            id: &rule.rule.id,
+            action: rule.action.as_deref(),
+            rule_name: rule.name.as_deref(),
+            decides: rule.decides,
+            failed_closed: rule.failed_closed,
+            line: rule.line,
+        }
+    }
 }
 
 /// An override between the queried policy and another one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct OverrideView {
+struct OverrideView<'r> {
     /// The other policy.
-    pub(crate) policy: String,
-    pub(crate) direction: &'static str,
+    policy: &'r str,
+    direction: &'static str,
     /// Its rules.
-    pub(crate) rules: Vec<String>,
+    rules: Vec<&'r str>,
     /// Whether its isolation takes effect, and no rule.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) isolation: bool,
+    isolation: bool,
     /// The rules of the queried policy.
-    pub(crate) own_rules: Vec<String>,
+    own_rules: Vec<&'r str>,
     /// Whether the isolation of the queried policy takes effect.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) own_isolation: bool,
+    own_isolation: bool,
     /// The verdict for the witness; the overridden policy has the opposite verdict.
-    pub(crate) verdict: &'static str,
+    verdict: &'static str,
     /// Whether the earlier policy matches with Pass: later tiers decide.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) passes: bool,
-    pub(crate) witness: WitnessView,
+    passes: bool,
+    witness: FlowView,
 }
 
-/// A flow, with the keys of the flow of an explanation.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct WitnessView {
-    pub(crate) source: String,
-    pub(crate) destination: String,
-    pub(crate) protocol: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) port: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) family: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) via: Option<String>,
-}
-
-impl WitnessView {
-    pub(crate) fn new(cluster: &Cluster<'_>, witness: &Witness) -> WitnessView {
-        let (protocol, port) = match witness.transport {
-            Transport::Port(protocol, port) => (protocol.name().to_owned(), Some(port.get())),
-            Transport::Icmp => ("ICMP".to_owned(), None),
-            Transport::Icmp6(_) => ("ICMPv6".to_owned(), None),
-            Transport::Ip(number) => (number.to_string(), None),
-        };
-        WitnessView {
-            source: witness.source.text(cluster),
-            destination: witness.destination.text(cluster),
-            protocol,
-            port,
-            family: witness.family.map(|family| family.to_string()),
-            via: witness.via.map(|id| cluster.service_name(id)),
+impl<'r> OverrideView<'r> {
+    fn new(it: &'r Override) -> OverrideView<'r> {
+        let ids = |rules: &'r [NamedRule]| rules.iter().map(|rule| rule.id.as_str()).collect();
+        OverrideView {
+            policy: &it.policy,
+            direction: direction_name(it.direction),
+            rules: ids(&it.other.rules),
+            isolation: it.other.isolation,
+            own_rules: ids(&it.own.rules),
+            own_isolation: it.own.isolation,
+            verdict: verdict_name(it.verdict),
+            passes: it.passes,
+            witness: it.witness.clone().into(),
         }
-    }
-
-    /// Formats the flow: `shop/web -> shop/db tcp/5432`.
-    pub(crate) fn words(&self) -> String {
-        let protocol = match self.protocol.parse::<u8>() {
-            Ok(number) => format!("ip/{number}"),
-            Err(_) => self.protocol.to_ascii_lowercase(),
-        };
-        let port = self.port.map(|port| format!("/{port}")).unwrap_or_default();
-        let via = self.via.as_ref().map(|it| format!(" via {it}"));
-        let via = via.unwrap_or_default();
-        let WitnessView {
-            source,
-            destination,
-            ..
-        } = self;
-        clean(&format!("{source} -> {destination} {protocol}{port}{via}"))
     }
 }
 
 /// The overrides of a policy, in both directions.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct AffectedByView {
+pub(crate) struct AffectedByView<'r> {
     api_version: &'static str,
     kind: &'static str,
-    pub(crate) policy: String,
-    pub(crate) tier: &'static str,
+    policy: &'r str,
+    tier: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) priority: Option<i64>,
+    priority: Option<i64>,
     /// Whether it is in audit mode; the answer is as if it were enforced.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) dry_run: bool,
+    dry_run: bool,
     /// The directions in which it isolates.
-    pub(crate) isolates: Vec<&'static str>,
+    isolates: Vec<&'static str>,
     /// The directions in which it has rules or isolates.
-    pub(crate) directions: Vec<&'static str>,
+    directions: Vec<&'static str>,
     /// The pods that it selects.
-    pub(crate) subjects: Vec<String>,
+    subjects: &'r [String],
     /// Their namespaces.
-    pub(crate) namespaces: Vec<String>,
-    pub(crate) overrides: Vec<OverrideView>,
-    pub(crate) overridden_by: Vec<OverrideView>,
+    namespaces: &'r [String],
+    overrides: Vec<OverrideView<'r>>,
+    overridden_by: Vec<OverrideView<'r>>,
     /// The policies that decide the flows that its Pass rules match.
-    pub(crate) defers_to: Vec<OverrideView>,
+    defers_to: Vec<OverrideView<'r>>,
     /// The NetworkPolicies that isolate its pods, if it is a policy of the Baseline tier.
-    pub(crate) out_of_reach: Vec<ReachView>,
+    out_of_reach: Vec<ReachView<'r>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) file: Option<String>,
+    file: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) line: Option<usize>,
+    line: Option<usize>,
+}
+
+impl<'r> AffectedByView<'r> {
+    pub(crate) fn new(report: &'r PolicyReport) -> AffectedByView<'r> {
+        let names = |directions: &[palisade_core::policy::Direction]| {
+            let names = directions.iter().map(|it| direction_name(*it));
+            names.collect()
+        };
+        let position = report.policy.position.as_ref();
+        AffectedByView {
+            api_version: API_VERSION,
+            kind: "AffectedBy",
+            policy: &report.policy.name,
+            tier: report.policy.tier.name(),
+            priority: report.policy.priority,
+            dry_run: report.dry_run,
+            isolates: names(&report.isolates),
+            directions: names(&report.directions),
+            subjects: &report.subjects,
+            namespaces: &report.namespaces,
+            overrides: report.overrides.iter().map(OverrideView::new).collect(),
+            overridden_by: report.overridden_by.iter().map(OverrideView::new).collect(),
+            defers_to: report.defers_to.iter().map(OverrideView::new).collect(),
+            out_of_reach: report.out_of_reach.iter().map(ReachView::new).collect(),
+            file: position.map(|(file, _)| file.as_str()),
+            line: position.map(|(_, line)| *line),
+        }
+    }
 }
 
 /// A NetworkPolicy that isolates pods which a policy of the Baseline tier selects.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ReachView {
-    pub(crate) policy: String,
-    pub(crate) direction: &'static str,
-    pub(crate) subjects: Vec<String>,
+struct ReachView<'r> {
+    policy: &'r str,
+    direction: &'static str,
+    subjects: &'r [String],
+}
+
+impl<'r> ReachView<'r> {
+    fn new(it: &'r Unreached) -> ReachView<'r> {
+        ReachView {
+            policy: &it.policy,
+            direction: direction_name(it.direction),
+            subjects: &it.subjects,
+        }
+    }
 }

@@ -4,7 +4,7 @@ use palisade_core::analysis::connect::diff::{Block, ChangeKind, OneSided, Totals
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
-use super::API_VERSION;
+use super::{API_VERSION, direction_name};
 use crate::diff_report::{Decided, DiffReport};
 
 /// The difference between two clusters.
@@ -196,10 +196,7 @@ impl AboutView {
             family: block.family.map(|it| it.to_string()),
             new_endpoint: block.one_sided == Some(OneSided::New),
             gone_endpoint: block.one_sided == Some(OneSided::Gone),
-            direction: block.decision.map(|decision| match decision.direction {
-                palisade_core::policy::Direction::Ingress => "Ingress",
-                palisade_core::policy::Direction::Egress => "Egress",
-            }),
+            direction: block.decision.map(|it| direction_name(it.direction)),
             old_rule,
             old_reason,
             old_policies,

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::API_VERSION;
-use super::explanation::FlowView;
+use super::flow::FlowView;
+use crate::report::lab::{Probe, Round, RoundChange};
 
 /// The report of a lab.
 #[derive(Debug, Serialize)]
@@ -11,7 +12,7 @@ use super::explanation::FlowView;
 pub(crate) struct LabReportView<'p> {
     api_version: &'static str,
     kind: &'static str,
-    probes: &'p [ProbeView],
+    probes: Vec<ProbeView<'p>>,
     differences: usize,
     /// The difference from the previous report.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -19,16 +20,13 @@ pub(crate) struct LabReportView<'p> {
 }
 
 impl<'p> LabReportView<'p> {
-    pub(crate) fn new(
-        probes: &'p [ProbeView],
-        change: Option<ChangeView<'p>>,
-    ) -> LabReportView<'p> {
+    pub(crate) fn new(round: &'p Round, change: Option<&'p RoundChange>) -> LabReportView<'p> {
         LabReportView {
             api_version: API_VERSION,
             kind: "LabReport",
-            probes,
-            differences: probes.iter().filter(|it| it.differs).count(),
-            change,
+            probes: round.probes.iter().map(ProbeView::new).collect(),
+            differences: round.n_differences(),
+            change: change.map(ChangeView::new),
         }
     }
 }
@@ -36,43 +34,61 @@ impl<'p> LabReportView<'p> {
 /// The changes since the previous report, and their effect.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ChangeView<'p> {
+struct ChangeView<'p> {
     /// New files, and files with new content.
-    pub(crate) changed: &'p [String],
+    changed: &'p [String],
     /// Removed files.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    pub(crate) gone: &'p [String],
+    gone: &'p [String],
     /// Whether the lab was rebuilt because more than policies changed.
-    pub(crate) rebuilt: bool,
-    pub(crate) opened: usize,
-    pub(crate) closed: usize,
+    rebuilt: bool,
+    opened: usize,
+    closed: usize,
     /// Flows that the previous round did not measure.
-    pub(crate) new_flows: usize,
+    new_flows: usize,
     /// Flows that only the previous round measured.
-    pub(crate) old_flows: usize,
+    old_flows: usize,
+}
+
+impl<'p> ChangeView<'p> {
+    fn new(change: &'p RoundChange) -> ChangeView<'p> {
+        ChangeView {
+            changed: &change.files.changed,
+            gone: &change.files.removed,
+            rebuilt: change.rebuilt,
+            opened: change.opened,
+            closed: change.closed,
+            new_flows: change.new_flows,
+            old_flows: change.old_flows,
+        }
+    }
 }
 
 /// A flow, its predicted verdict, and its measured verdict.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ProbeView {
-    pub(crate) flow: FlowView,
-    pub(crate) predicted: &'static str,
+pub(crate) struct ProbeView<'p> {
+    flow: FlowView,
+    predicted: &'static str,
     /// Absent if packets cannot show it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) measured: Option<&'static str>,
+    measured: Option<&'static str>,
     /// Why it could not be evaluated or measured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) error: Option<String>,
+    error: Option<&'p str>,
     /// Whether a packet arrived and its reply did not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) unanswered: bool,
-    #[serde(skip)]
-    pub(crate) differs: bool,
-    /// Whether it is a flow of `--flows` that could not be evaluated.
-    #[serde(skip)]
-    pub(crate) unaskable: bool,
-    /// The verdict of the previous round, if it was another one.
-    #[serde(skip)]
-    pub(crate) was: Option<&'static str>,
+    unanswered: bool,
+}
+
+impl<'p> ProbeView<'p> {
+    pub(crate) fn new(probe: &'p Probe) -> ProbeView<'p> {
+        ProbeView {
+            flow: probe.flow.clone().into(),
+            predicted: probe.predicted.name(),
+            measured: probe.measured.map(|it| it.name()),
+            error: probe.error.as_deref(),
+            unanswered: probe.unanswered,
+        }
+    }
 }

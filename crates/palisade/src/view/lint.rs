@@ -3,7 +3,7 @@
 use palisade_api::Source;
 use serde::Serialize;
 
-use super::affecting::WitnessView;
+use super::flow::FlowView;
 use super::{API_VERSION, Placer, RelatedView};
 use crate::findings::LocatedFinding;
 
@@ -59,7 +59,7 @@ pub(crate) struct FindingView<'f> {
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     rules: &'f [String],
     #[serde(skip_serializing_if = "Option::is_none")]
-    witness: Option<&'f WitnessView>,
+    witness: Option<FlowView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     always: Option<bool>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -120,7 +120,7 @@ impl<'f> FindingViews<'f> {
             message,
             help: help.as_deref(),
             rules,
-            witness: witness.as_ref(),
+            witness: witness.clone().map(FlowView::from),
             always: *always,
             fixable,
             related,

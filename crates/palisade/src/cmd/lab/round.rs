@@ -2,9 +2,9 @@
 
 use std::io::Write;
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use palisade_core::answer::{FlowEvaluator, QueryError, Transport};
+use palisade_core::answer::{FlowEvaluator, FlowVerdict, QueryError, Transport};
 use palisade_core::query::{Endpoint, FlowQuery, PortQuery};
 use palisade_lab::complete::{AddedNames, CompletedCluster, complete};
 use palisade_lab::lab::Lab;
@@ -19,9 +19,9 @@ use crate::args::{Cli, LabArgs};
 use crate::draw::clean;
 use crate::flows::{FlowLine, ParsedFlow};
 use crate::progress::Progress;
+use crate::report::flow::NamedFlow;
+use crate::report::lab::{Probe, Round};
 use crate::source::Inputs;
-use crate::view::explanation::{FlowView, verdict};
-use crate::view::lab::ProbeView;
 
 /// The input of a round.
 pub(super) struct RoundInput {
@@ -32,31 +32,14 @@ pub(super) struct RoundInput {
     pub(super) learned: Vec<(String, IpAddr)>,
 }
 
-/// The result of a round.
-pub(crate) struct Round {
-    pub(crate) probes: Vec<ProbeView>,
-    pub(crate) n_pods: usize,
-    pub(crate) n_nodes: usize,
-    pub(crate) times: Times,
-    /// Whether the lab was built in this round.
-    pub(crate) is_built: bool,
-    /// The pods and nodes that `lab exec` can enter.
-    pub(super) places: Vec<(String, Location)>,
-}
-
-/// The durations of a round.
-pub(crate) struct Times {
-    /// From the files to installed policies.
-    pub(crate) built: Duration,
-    pub(crate) probed: Duration,
-}
-
 /// A running lab, and the inputs that decide whether it can be reused.
 pub(super) struct StandingLab {
     pub(super) lab: Lab,
     /// The names of its nodes, each with the translations on it.
     nodes: Vec<(String, Vec<Entry>)>,
     generation: Generation,
+    /// The pods and nodes that `lab exec` can enter.
+    pub(super) places: Vec<(String, Location)>,
 }
 
 impl StandingLab {
@@ -102,7 +85,7 @@ pub(super) fn go(
     let lines = flows.unwrap_or_else(|| {
         let matrix = questions::matrix(&completed).into_iter();
         matrix
-            .map(|question| FlowLine::Asked(describe(question)))
+            .map(|question| FlowLine::Query(describe(question)))
             .collect()
     });
     planner.keep_free(queries(&lines));
@@ -117,12 +100,14 @@ pub(super) fn go(
     let mut next = match fitting {
         Some(running) => StandingLab {
             generation: running.generation.next(MarkBits::DEFAULT),
+            places: places(&completed),
             ..running
         },
         None => StandingLab {
             lab: build(&completed, &planner, cli, messages)?,
             nodes,
             generation: Generation::FIRST,
+            places: places(&completed),
         },
     };
     next.lab.enforce(&completed, &program, next.generation)?;
@@ -133,18 +118,14 @@ pub(super) fn go(
         .lab
         .measure(&probe_kinds, &|done| progress.reach(done))?;
     progress.finish();
-    let times = Times {
-        built,
-        probed: started.elapsed().saturating_sub(built),
-    };
     *running = Some(next);
     Ok(Some(Round {
         probes: rows.compare(outcomes),
         n_pods: completed.topology.pods.len(),
         n_nodes: completed.topology.nodes.len(),
-        times,
+        built,
+        probed: started.elapsed().saturating_sub(built),
         is_built,
-        places: places(&completed),
     }))
 }
 
@@ -183,20 +164,22 @@ fn places(completed: &CompletedCluster<'_>) -> Vec<(String, Location)> {
 
 fn queries(lines: &[FlowLine]) -> impl Iterator<Item = &FlowQuery> {
     lines.iter().filter_map(|line| match line {
-        FlowLine::Asked(parsed) => Some(&parsed.question),
-        FlowLine::Wrong(..) => None,
+        FlowLine::Query(parsed) => Some(&parsed.query),
+        FlowLine::Invalid(..) => None,
     })
 }
 
 /// Converts a query to the flow of the output.
-fn describe(question: FlowQuery) -> ParsedFlow {
-    let mut flow = FlowView {
-        source: endpoint(&question.source),
-        destination: endpoint(&question.destination),
-        ..FlowView::default()
+fn describe(query: FlowQuery) -> ParsedFlow {
+    let flow = NamedFlow {
+        source: endpoint(&query.source),
+        destination: endpoint(&query.destination),
+        ..NamedFlow::default()
     };
-    flow.carry(&question.port);
-    ParsedFlow { question, flow }
+    ParsedFlow {
+        flow: flow.with_query(&query.port),
+        query,
+    }
 }
 
 fn endpoint(endpoint: &Endpoint) -> String {
@@ -211,7 +194,7 @@ fn endpoint(endpoint: &Endpoint) -> String {
 
 /// The flows in order, each with its trial or the reason why there is none.
 struct Rows {
-    rows: Vec<(FlowView, Result<Trial, String>)>,
+    rows: Vec<(NamedFlow, Result<Trial, String>)>,
     /// Whether the flows are those of the matrix and not of `--flows`.
     is_matrix: bool,
 }
@@ -226,19 +209,19 @@ impl Rows {
     ) -> Rows {
         let mut rows = Vec::with_capacity(lines.len());
         for line in lines {
-            let ParsedFlow { question, flow } = match line {
-                FlowLine::Asked(parsed) => parsed,
-                FlowLine::Wrong(flow, error) => {
+            let ParsedFlow { query, flow } = match line {
+                FlowLine::Query(parsed) => parsed,
+                FlowLine::Invalid(flow, error) => {
                     rows.push((flow, Err(error)));
                     continue;
                 }
             };
-            let new_trial = if question.port == PortQuery::Any {
+            let new_trial = if query.port == PortQuery::Any {
                 Trial::of_any_port
             } else {
                 Trial::new
             };
-            match new_trial(evaluator, completed, planner, &question) {
+            match new_trial(evaluator, completed, planner, &query) {
                 Ok(trial) => rows.push((flow, Ok(trial))),
                 // The matrix has every pair, also those that share no address family.
                 Err(QueryError::NoFamily | QueryError::WrongFamily(..)) if is_matrix => {}
@@ -254,37 +237,37 @@ impl Rows {
             .filter_map(|(_, trial)| trial.as_ref().ok())
     }
 
-    fn compare(self, outcomes: Vec<palisade_lab::lab::ProbeOutcome>) -> Vec<ProbeView> {
+    fn compare(self, outcomes: Vec<palisade_lab::lab::ProbeOutcome>) -> Vec<Probe> {
         let mut outcomes = outcomes.into_iter();
         let is_typed = !self.is_matrix;
-        let probe = |(flow, trial): (FlowView, Result<Trial, String>)| match trial {
-            Err(error) => ProbeView {
+        let probe = |(flow, trial): (NamedFlow, Result<Trial, String>)| match trial {
+            Err(error) => Probe {
                 flow,
-                predicted: "Unknown",
+                predicted: FlowVerdict::Unknown,
                 measured: None,
                 error: Some(error),
                 unanswered: false,
                 differs: false,
-                unaskable: is_typed,
+                is_invalid: is_typed,
                 was: None,
             },
             Ok(trial) => {
                 let verdicts = trial.compare(&mut outcomes);
                 let mut flow = flow;
                 if flow.family.is_none() {
-                    flow.family = trial.predicted.family.map(|it| it.to_string());
+                    flow.family = trial.predicted.family;
                 }
                 if flow.port.is_none() {
                     flow.port = port(&trial);
                 }
-                ProbeView {
+                Probe {
                     flow,
-                    predicted: verdict(verdicts.predicted),
-                    measured: verdicts.measured.as_ref().ok().copied().map(verdict),
+                    predicted: verdicts.predicted,
+                    measured: verdicts.measured.as_ref().ok().copied(),
                     error: verdicts.measured.err().map(|why| why.to_string()),
                     unanswered: verdicts.unanswered,
                     differs: verdicts.differs,
-                    unaskable: false,
+                    is_invalid: false,
                     was: None,
                 }
             }

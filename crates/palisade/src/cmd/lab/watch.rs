@@ -14,12 +14,12 @@ use palisade_watch::list::read_bounded;
 use palisade_watch::{File, FileChanges, Files, Options, Root, WaitResult};
 
 use self::screen::Screen;
-use super::change::{ChangedFiles, RoundChange};
-use super::round::{self, Round, RoundInput, StandingLab};
+use super::round::{self, RoundInput, StandingLab};
 use crate::Outcome;
 use crate::args::{Cli, LabArgs};
 use crate::draw::clean;
 use crate::flows;
+use crate::report::lab::{ChangedFiles, Round, RoundChange};
 use crate::signals::Signals;
 use crate::source::{self, Inputs};
 
@@ -95,12 +95,12 @@ impl WatchRounds<'_> {
             }
         };
         if let Some(standing) = &self.standing {
-            self._announced = Some(announce(standing.lab.world(), &round.places)?);
+            self._announced = Some(announce(standing.lab.world(), &standing.places)?);
         }
         let last = self.last.take();
         let change =
             last.map(|last| RoundChange::between(&last.probes, &mut round, files.clone(), at));
-        if round.probes.iter().all(|probe| probe.measured.is_none()) {
+        if !round.is_measured() {
             messages.extend(b"palisade: no flow could be measured with packets\n");
         }
         let outcome = super::compared(args, &round);
@@ -251,7 +251,7 @@ impl WatchedInputs {
         };
         ChangedFiles {
             changed: difference.changed.iter().map(name).collect(),
-            gone: difference.gone.iter().map(name).collect(),
+            removed: difference.gone.iter().map(name).collect(),
         }
     }
 }

@@ -6,7 +6,7 @@ use palisade_core::model::{NamespaceSet, Peer, PodSet, PolicyId, PolicyRank, Por
 use palisade_core::text::ticked;
 
 use super::{MessageBuilder, name};
-use crate::view::affecting::WitnessView;
+use crate::report::flow::NamedFlow;
 
 /// The most names in a list of others.
 const NAMED: usize = 3;
@@ -300,7 +300,7 @@ impl MessageBuilder<'_> {
 
     pub(super) fn witness(&self) -> Option<String> {
         let witness = self.finding.witness.as_ref()?;
-        Some(WitnessView::new(self.cluster, witness).words())
+        Some(NamedFlow::of_witness(self.cluster, witness).text())
     }
 
     /// Limits a sentence to the current pods, if other pods may change the finding.

@@ -2,10 +2,10 @@
 
 use std::io::{IsTerminal, Write};
 
-use super::super::{Round, RoundChange, has_lines};
+use super::super::has_lines;
 use crate::args::format::OutputFormat;
 use crate::args::{Cli, LabArgs};
-use crate::lab_report;
+use crate::report::lab::{self, Round, RoundChange};
 use crate::view::lab::LabReportView;
 use crate::view::{DocumentFormat, json, write_document};
 
@@ -43,7 +43,7 @@ impl Screen {
         messages: &[u8],
     ) -> anyhow::Result<()> {
         let is_first = self.shown.is_none();
-        let report = || LabReportView::new(&round.probes, change.map(RoundChange::view));
+        let report = || LabReportView::new(round, change);
         let mut text = String::new();
         if let Some(form) = self.output.document() {
             if form == DocumentFormat::Yaml && !is_first {
@@ -56,7 +56,7 @@ impl Screen {
             line.push(b'\n');
             std::io::stdout().write_all(&line)?;
         } else {
-            text = lab_report::text(round, change, self.has_lines, self.quiet);
+            text = lab::text(round, change, self.has_lines, self.quiet);
             self.draw(&text)?;
         }
         std::io::stdout().flush()?;

@@ -4,37 +4,57 @@ use palisade_core::EndName;
 use palisade_core::analysis::nearest::{Condition, NearMiss};
 use palisade_core::analysis::remedy::{Remedy, distinguishing_labels};
 use palisade_core::answer::{FlowAnswer, Transport};
+use palisade_core::decide::Identity;
 use palisade_core::labels::{Operator, Requirement};
-use palisade_core::model::{Labels, NamespaceSet, PortMatch};
+use palisade_core::model::{Cluster, Labels, NamespaceSet, PortMatch};
 use palisade_core::policy::{Action, Direction, PolicyApi};
 
 use crate::draw::clean;
-use crate::view::explanation::ExplainContext;
+
+/// The other end of a denied flow.
+struct Other<'t> {
+    name: String,
+    /// Its namespace, if it is a pod.
+    namespace: Option<&'t str>,
+}
+
+impl<'t> Other<'t> {
+    fn of(cluster: &'t Cluster<'_>, single: &FlowAnswer, direction: Direction) -> Other<'t> {
+        let (name, end) = match direction {
+            Direction::Ingress => (single.source, single.flow.source),
+            Direction::Egress => (single.destination, single.flow.destination),
+        };
+        let pod = match end.identity {
+            Identity::Pod(id) => cluster.pods.get(id.0 as usize),
+            Identity::Node(_) | Identity::External => None,
+        };
+        Other {
+            name: name.text(cluster),
+            namespace: pod.map(|pod| cluster.namespace_name(pod.namespace)),
+        }
+    }
+}
 
 /// Describes a near miss: `netpol/shop/db#ingress[0] would allow app=api; shop/web has app=web`.
-pub(crate) fn miss(
-    context: &ExplainContext<'_>,
+pub(super) fn miss(
+    cluster: &Cluster<'_>,
     single: &FlowAnswer,
     direction: Direction,
     miss: &NearMiss<'_>,
 ) -> String {
-    let other = match direction {
-        Direction::Ingress => single.source,
-        Direction::Egress => single.destination,
-    };
-    let other = context.end_name(other);
+    let other = Other::of(cluster, single, direction);
     let wants: Vec<String> = miss
         .conditions
         .iter()
-        .map(|want| wanted(context, want))
+        .map(|want| wanted(cluster, want))
         .collect();
     let has: Vec<String> = miss
         .conditions
         .iter()
-        .filter_map(|want| found(context, single, direction, &other, want))
+        .filter_map(|want| found(single, direction, &other, want))
         .collect();
-    let rule = context.rule_id(miss.rule);
-    let effect = context.respondent.cluster.effect(miss.rule);
+    let rule = cluster.rule_name(miss.rule);
+    let effect = cluster.effect(miss.rule);
     let does = match effect.map(|effect| effect.action) {
         Some(Action::Pass) => "pass on",
         Some(Action::Accept | Action::Deny) | None => "allow",
@@ -63,13 +83,13 @@ fn requirement(requirement: &Requirement<&str>) -> String {
     }
 }
 
-fn wanted(context: &ExplainContext<'_>, want: &Condition<'_>) -> String {
+fn wanted(cluster: &Cluster<'_>, want: &Condition<'_>) -> String {
     match want {
         Condition::PodLabel(it, _) => requirement(it),
         Condition::NamespaceLabel(it, _) => format!("namespaces with {}", requirement(it)),
         Condition::NodeLabel(it, _) => format!("nodes with {}", requirement(it)),
         Condition::Namespace(id) => {
-            let name = context.respondent.cluster.namespace_name(*id);
+            let name = cluster.namespace_name(*id);
             format!("pods of the namespace {name}")
         }
         Condition::Relation(set) => match set {
@@ -132,45 +152,39 @@ fn port(port: &PortMatch<'_>) -> String {
 }
 
 fn found(
-    context: &ExplainContext<'_>,
     single: &FlowAnswer,
     direction: Direction,
-    other: &str,
+    other: &Other<'_>,
     want: &Condition<'_>,
 ) -> Option<String> {
     let has = |whose: &str, it: &Requirement<&str>, value: &Option<&str>| match value {
         Some(value) => format!("{whose} has {}={value}", it.key),
         None => format!("{whose} has no {}", it.key),
     };
+    let name = &other.name;
     match want {
-        Condition::PodLabel(it, value) => Some(has(other, it, value)),
+        Condition::PodLabel(it, value) | Condition::NodeLabel(it, value) => {
+            Some(has(name, it, value))
+        }
         Condition::NamespaceLabel(it, value) => {
-            let namespace = other.split('/').next().unwrap_or_default();
+            let namespace = other.namespace?;
             Some(has(&format!("the namespace {namespace}"), it, value))
         }
-        Condition::NodeLabel(it, value) => Some(has(other, it, value)),
         Condition::Namespace(_) | Condition::Relation(_) => {
-            let namespace = other.split('/').next().unwrap_or_default();
-            Some(format!("{other} is in {namespace}"))
+            let namespace = other.namespace?;
+            Some(format!("{name} is in {namespace}"))
         }
-        Condition::Pod => Some(format!("{other} is not a pod of the cluster")),
-        Condition::Node => Some(format!("{other} is not a node")),
+        Condition::Pod => Some(format!("{name} is not a pod of the cluster")),
+        Condition::Node => Some(format!("{name} is not a node")),
         Condition::Address(..) | Condition::Domain(_) => {
-            let address = match direction {
-                Direction::Ingress => single.source_address,
-                Direction::Egress => single.destination_address,
+            let (end, address) = match direction {
+                Direction::Ingress => (single.source, single.source_address),
+                Direction::Egress => (single.destination, single.destination_address),
             };
-            let is_address = matches!(single.source, EndName::Address(_))
-                && direction == Direction::Ingress
-                || matches!(single.destination, EndName::Address(_))
-                    && direction == Direction::Egress;
-            let address = address.filter(|_| !is_address);
-            address.map(|address| format!("{other} has {address}"))
+            let address = address.filter(|_| !matches!(end, EndName::Address(_)));
+            address.map(|address| format!("{name} has {address}"))
         }
-        Condition::Port(_) => {
-            let _ = context;
-            Some(format!("the flow is {}", carried(single.transport)))
-        }
+        Condition::Port(_) => Some(format!("the flow is {}", carried(single.transport))),
     }
 }
 
@@ -186,12 +200,11 @@ fn carried(carried: Transport) -> String {
 }
 
 /// Describes a remedy, in lines.
-pub(crate) fn change(
-    context: &ExplainContext<'_>,
+pub(super) fn change(
+    cluster: &Cluster<'_>,
     single: &FlowAnswer,
     remedy: &Remedy<'_>,
 ) -> Vec<String> {
-    let cluster = context.respondent.cluster;
     let labels = |labels: &[(&str, Option<&str>)]| {
         let one = |(key, value): &(&str, Option<&str>)| match value {
             Some(value) => format!("{key}={value}"),
@@ -202,7 +215,7 @@ pub(crate) fn change(
     };
     let lines = match remedy {
         Remedy::LabelPod(pod, changes) => {
-            let name = context.end_name(EndName::Pod(*pod));
+            let name = cluster.pod_name(*pod);
             vec![format!("label {name} with {}", labels(changes))]
         }
         Remedy::LabelNamespace(id, changes) => {
@@ -214,19 +227,19 @@ pub(crate) fn change(
         }
         Remedy::AddPort(rule) => {
             let port = carried(single.transport);
-            vec![format!("add {port} to {}", context.rule_id(*rule))]
+            vec![format!("add {port} to {}", cluster.rule_name(*rule))]
         }
         Remedy::AddRule(policy, direction) => {
             let name = cluster.policy_name(*policy);
             let mut lines = vec![format!("add this {direction} rule to {name}:")];
             let own = cluster.policies.get(policy.0 as usize);
             let api = own.map(|it| it.api);
-            lines.extend(rule_lines(context, single, *direction, api, None));
+            lines.extend(rule_lines(cluster, single, *direction, api, None));
             lines
         }
         Remedy::AcceptBefore(rule) => {
             let own = cluster.policies.get(rule.policy.0 as usize);
-            let id = context.rule_id(*rule);
+            let id = cluster.rule_name(*rule);
             let mut lines = vec![format!("insert this rule before {id}:")];
             let api = own.map(|it| it.api);
             let action = match api {
@@ -234,7 +247,7 @@ pub(crate) fn change(
                 _ => "Allow",
             };
             let direction = rule.direction;
-            lines.extend(rule_lines(context, single, direction, api, Some(action)));
+            lines.extend(rule_lines(cluster, single, direction, api, Some(action)));
             lines
         }
     };
@@ -243,13 +256,12 @@ pub(crate) fn change(
 
 /// Formats a rule for the peer and the port of a flow, in the policy's API version.
 fn rule_lines(
-    context: &ExplainContext<'_>,
+    cluster: &Cluster<'_>,
     single: &FlowAnswer,
     direction: Direction,
     api: Option<PolicyApi>,
     action: Option<&str>,
 ) -> Vec<String> {
-    let cluster = context.respondent.cluster;
     let (other, address) = match direction {
         Direction::Ingress => (single.flow.source.identity, single.source_address),
         Direction::Egress => (single.flow.destination.identity, single.destination_address),
@@ -268,7 +280,7 @@ fn rule_lines(
         }
     });
     let peer = match other {
-        palisade_core::decide::Identity::Pod(pod) => cluster.pods.get(pod.0 as usize).map(|pod| {
+        Identity::Pod(pod) => cluster.pods.get(pod.0 as usize).map(|pod| {
             let name = cluster.namespace_name(pod.namespace);
             let namespace = format!("{{matchLabels: {{kubernetes.io/metadata.name: {name}}}}}");
             let pods = selector(&pod.labels);
@@ -282,9 +294,7 @@ fn rule_lines(
                 format!("namespaceSelector: {namespace}, podSelector: {pods}")
             }
         }),
-        palisade_core::decide::Identity::Node(_) | palisade_core::decide::Identity::External => {
-            block
-        }
+        Identity::Node(_) | Identity::External => block,
     };
     let peers_key = match (api, direction) {
         (Some(PolicyApi::Default), Direction::Ingress) => "onlyFrom",

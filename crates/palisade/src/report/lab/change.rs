@@ -3,29 +3,38 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use super::Round;
-use crate::draw::clean;
-use crate::lab_report::{flow, plural};
-use crate::view::lab::{ChangeView, ProbeView};
+use palisade_core::answer::FlowVerdict;
+use palisade_core::net::Family;
+
+use super::{Probe, Round};
+use crate::draw::{clean, counted};
 
 /// The difference between two rounds.
 #[derive(Debug)]
 pub(crate) struct RoundChange {
     /// When the change was noticed.
     at: SystemTime,
-    files: ChangedFiles,
-    rebuilt: bool,
-    opened: usize,
-    closed: usize,
-    new_flows: usize,
-    old_flows: usize,
+    /// The changed and removed files.
+    pub(crate) files: ChangedFiles,
+    /// Whether the lab was rebuilt.
+    pub(crate) rebuilt: bool,
+    /// The flows with a verdict that allows more than before.
+    pub(crate) opened: usize,
+    /// The flows with a verdict that allows less than before.
+    pub(crate) closed: usize,
+    /// The flows that only this round measured.
+    pub(crate) new_flows: usize,
+    /// The flows that only the previous round measured.
+    pub(crate) old_flows: usize,
 }
 
 /// The changed and removed files, by their displayed names.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ChangedFiles {
-    pub(super) changed: Vec<String>,
-    pub(super) gone: Vec<String>,
+pub(crate) struct ChangedFiles {
+    /// New files, and files with new content.
+    pub(crate) changed: Vec<String>,
+    /// Removed files.
+    pub(crate) removed: Vec<String>,
 }
 
 /// The most files that are named.
@@ -34,14 +43,14 @@ const MOST_NAMED: usize = 3;
 impl RoundChange {
     /// Compares a round with the probes of the previous round, and records in each changed probe
     /// its previous verdict.
-    pub(super) fn between(
-        before: &[ProbeView],
+    pub(crate) fn between(
+        before: &[Probe],
         now: &mut Round,
         files: ChangedFiles,
         at: SystemTime,
     ) -> RoundChange {
-        let measured = |probe: &ProbeView| Some((key(probe), probe.measured?));
-        let mut old: HashMap<Key, &'static str> = before.iter().filter_map(measured).collect();
+        let measured = |probe: &Probe| Some((key(probe), probe.measured?));
+        let mut old: HashMap<Key, FlowVerdict> = before.iter().filter_map(measured).collect();
         let mut change = RoundChange {
             at,
             files,
@@ -51,7 +60,7 @@ impl RoundChange {
             new_flows: 0,
             old_flows: 0,
         };
-        let mut repeated: HashMap<Key, &'static str> = HashMap::new();
+        let mut repeated: HashMap<Key, FlowVerdict> = HashMap::new();
         for probe in &mut now.probes {
             let Some(verdict) = probe.measured else {
                 continue;
@@ -75,9 +84,9 @@ impl RoundChange {
 
     /// Summarizes the change in one line.
     pub(crate) fn headline(&self, round: &Round) -> String {
-        let differences = round.probes.iter().filter(|it| it.differs).count();
+        let differences = round.n_differences();
         let mut parts = vec![
-            format!("{} opened", plural(self.opened, "flow")),
+            format!("{} opened", counted(self.opened, "flow")),
             format!("{} closed", self.closed),
         ];
         if self.new_flows > 0 {
@@ -92,40 +101,27 @@ impl RoundChange {
             clock(self.at),
             self.files.words(),
             parts.join(", "),
-            plural(differences, "difference"),
+            counted(differences, "difference"),
         )
-    }
-
-    /// Returns the change as JSON.
-    pub(super) fn view(&self) -> ChangeView<'_> {
-        ChangeView {
-            changed: &self.files.changed,
-            gone: &self.files.gone,
-            rebuilt: self.rebuilt,
-            opened: self.opened,
-            closed: self.closed,
-            new_flows: self.new_flows,
-            old_flows: self.old_flows,
-        }
     }
 }
 
 impl ChangedFiles {
     /// Adds later changes.
-    pub(super) fn add(&mut self, later: ChangedFiles) {
-        let ChangedFiles { changed, gone } = later;
-        self.changed.retain(|it| !gone.contains(it));
-        self.gone.retain(|it| !changed.contains(it));
+    pub(crate) fn add(&mut self, later: ChangedFiles) {
+        let ChangedFiles { changed, removed } = later;
+        self.changed.retain(|it| !removed.contains(it));
+        self.removed.retain(|it| !changed.contains(it));
         self.changed.extend(changed);
-        self.gone.extend(gone);
-        for names in [&mut self.changed, &mut self.gone] {
+        self.removed.extend(removed);
+        for names in [&mut self.changed, &mut self.removed] {
             names.sort();
             names.dedup();
         }
     }
 
     fn words(&self) -> String {
-        let parts = [(&self.changed, "changed"), (&self.gone, "gone")];
+        let parts = [(&self.changed, "changed"), (&self.removed, "gone")];
         let parts = parts.into_iter().filter(|(names, _)| !names.is_empty());
         let parts: Vec<String> = parts
             .map(|(names, what)| {
@@ -142,17 +138,17 @@ impl ChangedFiles {
 }
 
 /// The identity of a probe: its flow and address family.
-type Key = (String, Option<String>);
+type Key = (String, Option<Family>);
 
-fn key(probe: &ProbeView) -> Key {
-    (flow(&probe.flow), probe.flow.family.clone())
+fn key(probe: &Probe) -> Key {
+    (probe.flow.query_text(), probe.flow.family)
 }
 
-fn openness(verdict: &str) -> u8 {
+fn openness(verdict: FlowVerdict) -> u8 {
     match verdict {
-        "Allow" => 2,
-        "Mixed" => 1,
-        _ => 0,
+        FlowVerdict::Allow => 2,
+        FlowVerdict::Mixed => 1,
+        FlowVerdict::Deny | FlowVerdict::Unknown => 0,
     }
 }
 
@@ -177,9 +173,9 @@ mod tests {
 
     #[test]
     fn files_are_named_and_those_that_came_back_are_not_gone() {
-        let files = |changed: &[&str], gone: &[&str]| ChangedFiles {
+        let files = |changed: &[&str], removed: &[&str]| ChangedFiles {
             changed: changed.iter().map(|it| (*it).to_owned()).collect(),
-            gone: gone.iter().map(|it| (*it).to_owned()).collect(),
+            removed: removed.iter().map(|it| (*it).to_owned()).collect(),
         };
         let mut all = files(&["a"], &["b"]);
         assert_eq!(all.words(), "a changed, b gone");

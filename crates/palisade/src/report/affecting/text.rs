@@ -5,12 +5,10 @@ mod policy;
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use palisade_core::policy::Direction;
+use palisade_core::policy::{Direction, Verdict};
 
+use super::{NamedRule, Override, Part, PodReport, PolicyTier, SelectingPolicy, State};
 use crate::draw::{clean, painted};
-use crate::view::affecting::{AffectingView, EntryView, OverrideView, State};
-
-pub(super) use self::policy::policy;
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -28,60 +26,62 @@ fn line(text: &mut String, line: &str) {
     writeln!(text, "{line}").unwrap_or_default();
 }
 
-/// Prints the policies that select a pod.
-pub(super) fn pod(view: &AffectingView, wide: bool) -> String {
-    let mut text = String::new();
-    line(&mut text, &painted(BOLD, &clean(&view.endpoint)));
-    if !view.pods.is_empty() {
-        let shown = if wide { usize::MAX } else { SHOWN_PODS };
-        line(&mut text, &format!("pods: {}", listed(&view.pods, shown)));
-    }
-    if view.host_network {
-        line(
-            &mut text,
-            "This is a host-network pod: no policy selects it.",
-        );
-        return text;
-    }
-    for (direction, head) in [
-        (Direction::Egress, "EGRESS, what it sends"),
-        (Direction::Ingress, "INGRESS, what it receives"),
-    ] {
-        let entries = view.entries(direction);
-        text.push('\n');
-        if entries.is_empty() {
-            let head = painted(BOLD, head);
+impl PodReport {
+    /// Formats the policies that select a pod; with `wide`, each rule has its own line.
+    pub(crate) fn text(&self, wide: bool) -> String {
+        let mut text = String::new();
+        line(&mut text, &painted(BOLD, &clean(&self.endpoint)));
+        if !self.pods.is_empty() {
+            let shown = if wide { usize::MAX } else { SHOWN_PODS };
+            line(&mut text, &format!("pods: {}", listed(&self.pods, shown)));
+        }
+        if self.host_network {
             line(
                 &mut text,
-                &format!("{head}: no policy; everything is allowed"),
+                "This is a host-network pod: no policy selects it.",
             );
-            continue;
+            return text;
         }
-        line(&mut text, &painted(BOLD, head));
-        table(&mut text, entries, wide);
-        line(&mut text, &format!("  {}", painted(DIM, rest(entries))));
-        overridden(&mut text, entries);
+        for (direction, head) in [
+            (Direction::Egress, "EGRESS, what it sends"),
+            (Direction::Ingress, "INGRESS, what it receives"),
+        ] {
+            let policies = self.policies(direction);
+            text.push('\n');
+            if policies.is_empty() {
+                let head = painted(BOLD, head);
+                line(
+                    &mut text,
+                    &format!("{head}: no policy; everything is allowed"),
+                );
+                continue;
+            }
+            line(&mut text, &painted(BOLD, head));
+            table(&mut text, policies, wide);
+            line(&mut text, &format!("  {}", painted(DIM, rest(policies))));
+            overridden(&mut text, policies);
+        }
+        text
     }
-    text
 }
 
 /// Prints the table of policies; with `wide` each rule has its own line.
-fn table(text: &mut String, entries: &[EntryView], wide: bool) {
+fn table(text: &mut String, entries: &[SelectingPolicy], wide: bool) {
     let mut rows = vec![Row::plain(["TIER", "PRIORITY", "POLICY", "RULES", "STATE"])];
     for row in &mut rows {
         row.style = Some(DIM);
     }
     for entry in entries {
-        let place = match (&entry.file, entry.line) {
-            (Some(file), Some(line)) if wide => format!("{}:{line}", clean(file)),
-            _ => String::new(),
+        let place = match &entry.policy.position {
+            Some((file, line)) if wide => format!("{}:{line}", clean(file)),
+            Some(_) | None => String::new(),
         };
-        let priority = entry.priority.map(|it| it.to_string());
+        let priority = entry.policy.priority.map(|it| it.to_string());
         rows.push(Row {
             cells: [
-                entry.tier.to_owned(),
+                entry.policy.tier.name().to_owned(),
                 priority.unwrap_or_default(),
-                clean(&entry.policy),
+                clean(&entry.policy.name),
                 if wide {
                     isolation(entry).to_owned()
                 } else {
@@ -93,9 +93,9 @@ fn table(text: &mut String, entries: &[EntryView], wide: bool) {
             style: None,
             state: Some(state_style(entry.state)),
         });
-        for rule in entry.rule_details.iter().filter(|_| wide) {
-            let mut words = format!("[{}]", rule.index);
-            for word in rule.action.iter().chain(&rule.rule_name) {
+        for rule in entry.rules.iter().filter(|_| wide) {
+            let mut words = format!("[{}]", rule.rule.place.index);
+            for word in rule.action.iter().chain(&rule.name) {
                 write!(words, " {}", clean(word)).unwrap_or_default();
             }
             if rule.failed_closed {
@@ -195,7 +195,7 @@ fn state_style(state: State) -> Style {
     }
 }
 
-fn isolation(entry: &EntryView) -> &'static str {
+fn isolation(entry: &SelectingPolicy) -> &'static str {
     match (entry.isolates, entry.over_budget) {
         (true, true) => "isolates; over budget",
         (true, false) => "isolates",
@@ -204,15 +204,18 @@ fn isolation(entry: &EntryView) -> &'static str {
 }
 
 /// `[0] Accept, [1] Deny`, or for policies that isolate `isolates; allows [0] [1]`.
-fn rules(entry: &EntryView) -> String {
+fn rules(entry: &SelectingPolicy) -> String {
     if entry.over_budget {
         return "isolates; over budget".to_owned();
     }
-    let rules = &entry.rule_details;
+    let rules = &entry.rules;
     let shown = rules.iter().take(SHOWN_RULES);
-    let shown = shown.map(|rule| match &rule.action {
-        Some(action) => format!("[{}] {}", rule.index, clean(action)),
-        None => format!("[{}]", rule.index),
+    let shown = shown.map(|rule| {
+        let index = rule.rule.place.index;
+        match &rule.action {
+            Some(action) => format!("[{index}] {}", clean(action)),
+            None => format!("[{index}]"),
+        }
     });
     let mut words: Vec<String> = shown.collect();
     if rules.len() > SHOWN_RULES {
@@ -226,38 +229,39 @@ fn rules(entry: &EntryView) -> String {
 }
 
 /// States the order of evaluation, and the verdict of all other flows.
-fn rest(entries: &[EntryView]) -> &'static str {
-    let isolates = |tier: &str| {
+fn rest(entries: &[SelectingPolicy]) -> &'static str {
+    let isolates = |tier: PolicyTier| {
         let mut entries = entries.iter();
-        entries.any(|it| it.isolates && it.tier == tier && it.state != State::DryRun)
+        entries.any(|it| it.isolates && it.policy.tier == tier && it.state != State::DryRun)
     };
-    if isolates("NetworkPolicy") {
+    if isolates(PolicyTier::NetworkPolicy) {
         "Evaluated from top to bottom, for this direction only. NetworkPolicies isolate the pod: a flow that\n  reaches them and that none of them allows is denied."
-    } else if isolates("Baseline") {
+    } else if isolates(PolicyTier::Baseline) {
         "Evaluated from top to bottom, for this direction only. DefaultNetworkPolicies isolate the pod: a flow\n  that reaches them and that none of them allows is denied."
     } else {
         "Evaluated from top to bottom, for this direction only. A flow that none of them decides is allowed."
     }
 }
 
-fn overridden(text: &mut String, entries: &[EntryView]) {
+fn overridden(text: &mut String, entries: &[SelectingPolicy]) {
     for entry in entries.iter().filter(|it| !it.overridden_by.is_empty()) {
         text.push('\n');
-        let policy = painted(BOLD, &clean(&entry.policy));
+        let policy = painted(BOLD, &clean(&entry.policy.name));
         line(text, &format!("  {policy} is overridden by"));
         for it in &entry.overridden_by {
-            let how = match (it.isolation, it.passes) {
+            let how = match (it.other.isolation, it.passes) {
                 (true, _) => "isolation".to_owned(),
-                (false, true) => format!("{}, Pass", short(&it.rules)),
-                (false, false) => short(&it.rules),
+                (false, true) => format!("{}, Pass", short(&it.other.rules)),
+                (false, false) => short(&it.other.rules),
             };
-            let own = if it.own_isolation {
-                "by isolation".to_owned()
-            } else {
-                format!("by {}", short(&it.own_rules))
+            let own = match &it.own {
+                Part {
+                    isolation: true, ..
+                } => "by isolation".to_owned(),
+                Part { rules, .. } => format!("by {}", short(rules)),
             };
             let (is, would_be) = verdicts(it);
-            let flow = it.witness.words();
+            let flow = it.witness.text();
             let other = clean(&it.policy);
             line(
                 text,
@@ -268,19 +272,18 @@ fn overridden(text: &mut String, entries: &[EntryView]) {
 }
 
 /// Returns the verdict of the flow, and the verdict without the override.
-fn verdicts(it: &OverrideView) -> (String, &'static str) {
-    if it.verdict == "Allow" {
-        (painted(GREEN, "allowed"), "denied")
-    } else {
-        (painted(RED, "denied"), "allowed")
+fn verdicts(it: &Override) -> (String, &'static str) {
+    match it.verdict {
+        Verdict::Allow => (painted(GREEN, "allowed"), "denied"),
+        Verdict::Deny => (painted(RED, "denied"), "allowed"),
     }
 }
 
 /// `ingress[0], ingress[2]`: rules without their policy.
-fn short(rules: &[String]) -> String {
+fn short(rules: &[NamedRule]) -> String {
     let shown = rules.iter().take(SHOWN_RULES);
-    let shown = shown.map(|rule| rule.rsplit('#').next().unwrap_or_default());
-    let mut words: Vec<String> = shown.map(clean).collect();
+    let shown = shown.map(|rule| format!("{}[{}]", rule.place.direction, rule.place.index));
+    let mut words: Vec<String> = shown.collect();
     if rules.len() > SHOWN_RULES {
         words.push(format!("{} more", rules.len() - SHOWN_RULES));
     }

@@ -1,4 +1,4 @@
-//! Builds the documents of `affecting` from the effects that the engine finds.
+//! Builds the reports of `affecting` from the effects that the engine finds.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -12,28 +12,29 @@ use palisade_core::policy::{Action, Direction, PolicyApi, Tier, Verdict};
 use palisade_core::program::RulePlace;
 
 use super::{
-    API_VERSION, AffectedByView, AffectingView, EntryView, OverrideView, ReachView, RuleView,
-    State, WitnessView,
+    NamedRule, Override, Part, PodReport, PolicyHead, PolicyReport, PolicyTier, SelectingPolicy,
+    SelectingRule, State, Unreached,
 };
+use crate::report::flow::NamedFlow;
 
 /// Egress first, as in explanations.
 const DIRECTIONS: [Direction; 2] = [Direction::Egress, Direction::Ingress];
 
 /// Builds the answers for one cluster.
-pub(crate) struct ViewBuilder<'m> {
+pub(crate) struct AffectingBuilder<'m> {
     cluster: &'m Cluster<'m>,
     objects: &'m [Object<'m>],
     sources: &'m [Source],
     lines: Vec<OnceCell<Lines<'m>>>,
 }
 
-impl<'m> ViewBuilder<'m> {
+impl<'m> AffectingBuilder<'m> {
     pub(crate) fn new(
         cluster: &'m Cluster<'m>,
         objects: &'m [Object<'m>],
         sources: &'m [Source],
-    ) -> ViewBuilder<'m> {
-        ViewBuilder {
+    ) -> AffectingBuilder<'m> {
+        AffectingBuilder {
             cluster,
             objects,
             sources,
@@ -42,16 +43,14 @@ impl<'m> ViewBuilder<'m> {
     }
 
     /// Returns the answer for a pod.
-    pub(crate) fn pod(&self, endpoint: &str, pod: PodId, effects: &Effects) -> AffectingView {
+    pub(crate) fn pod(&self, endpoint: &str, pod: PodId, effects: &Effects) -> PodReport {
         let of_pod = self.cluster.pods.get(pod.0 as usize);
         let entries = |direction| {
             let policies = policies_on(self.cluster, pod, direction);
             let entry = |id| self.entry(id, direction, effects);
             policies.into_iter().filter_map(entry).collect()
         };
-        AffectingView {
-            api_version: API_VERSION,
-            kind: "Affecting",
+        PodReport {
             endpoint: endpoint.to_owned(),
             pods: vec![self.cluster.pod_name(pod)],
             host_network: of_pod.is_some_and(|pod| pod.host_network),
@@ -60,7 +59,12 @@ impl<'m> ViewBuilder<'m> {
         }
     }
 
-    fn entry(&self, id: PolicyId, direction: Direction, effects: &Effects) -> Option<EntryView> {
+    fn entry(
+        &self,
+        id: PolicyId,
+        direction: Direction,
+        effects: &Effects,
+    ) -> Option<SelectingPolicy> {
         let policy = self.policy_of(id)?;
         let overrides = effects.overrides.iter();
         let overrides = overrides.filter(|it| is_part_of(it.loser, id, direction));
@@ -74,17 +78,16 @@ impl<'m> ViewBuilder<'m> {
         let overridden_by = self.links(overrides.collect());
         let decides = effects.settles(id, direction);
         let rules = policy.rules(direction);
-        let details = rules.list.iter().enumerate().map(|(index, rule)| {
+        let list = rules.list.iter().enumerate().map(|(index, rule)| {
             let place = RulePlace {
                 policy: id,
                 direction,
                 index: u32::try_from(index).unwrap_or(u32::MAX),
             };
-            RuleView {
-                id: self.cluster.rule_name(place),
-                index,
+            SelectingRule {
+                rule: self.named(place),
                 action: rule.written_action.map(str::to_owned),
-                rule_name: rule.name.map(str::to_owned),
+                name: rule.name.map(str::to_owned),
                 decides: effects
                     .deciding
                     .binary_search(&Decider::Rule(place))
@@ -93,13 +96,8 @@ impl<'m> ViewBuilder<'m> {
                 line: self.rule_position(place).map(|it| it.1),
             }
         });
-        let details: Vec<RuleView> = details.collect();
-        let position = self.policy_position(id);
-        Some(EntryView {
-            policy: self.cluster.policy_name(id),
-            tier: tier(policy),
-            priority: priority(policy),
-            rules: details.iter().map(|rule| rule.id.clone()).collect(),
+        Some(SelectingPolicy {
+            policy: self.head(id, policy),
             isolates: rules.isolates,
             over_budget: policy.is_over_budget,
             state: match (policy.audited, decides, overridden_by.is_empty()) {
@@ -110,14 +108,12 @@ impl<'m> ViewBuilder<'m> {
                 (false, false, true) => State::NeverDecides,
             },
             overridden_by,
-            rule_details: details,
-            file: position.map(|it| it.0.to_owned()),
-            line: position.map(|it| it.1),
+            rules: list.collect(),
         })
     }
 
     /// Returns the answer for a policy.
-    pub(crate) fn policy(&self, id: PolicyId, effects: &Effects) -> Option<AffectedByView> {
+    pub(crate) fn policy(&self, id: PolicyId, effects: &Effects) -> Option<PolicyReport> {
         let policy = self.policy_of(id)?;
         let selected = subjects(self.cluster, policy);
         let pods = selected.iter();
@@ -154,15 +150,10 @@ impl<'m> ViewBuilder<'m> {
         });
         let directions = |holds: &dyn Fn(Direction) -> bool| {
             let directions = DIRECTIONS.into_iter().filter(|it| holds(*it));
-            directions.map(direction_word).collect()
+            directions.collect()
         };
-        let position = self.policy_position(id);
-        Some(AffectedByView {
-            api_version: API_VERSION,
-            kind: "AffectedBy",
-            policy: self.cluster.policy_name(id),
-            tier: tier(policy),
-            priority: priority(policy),
+        Some(PolicyReport {
+            policy: self.head(id, policy),
             dry_run: policy.audited,
             isolates: directions(&|it| policy.rules(it).isolates),
             directions: directions(&|it| applies_to(policy, it)),
@@ -175,21 +166,19 @@ impl<'m> ViewBuilder<'m> {
             overridden_by: links(false),
             defers_to: self.links(deferrals.collect()),
             out_of_reach: self.out_of_reach(policy, &selected),
-            file: position.map(|it| it.0.to_owned()),
-            line: position.map(|it| it.1),
         })
     }
 
     /// Returns the NetworkPolicies that isolate the pods of a policy of the Baseline tier: for
     /// these pods it is not evaluated (D12).
-    fn out_of_reach(&self, policy: &Policy<'_>, selected: &[PodId]) -> Vec<ReachView> {
-        let mut views = Vec::new();
+    fn out_of_reach(&self, policy: &Policy<'_>, selected: &[PodId]) -> Vec<Unreached> {
+        let mut unreached = Vec::new();
         match policy.rank {
             PolicyRank::Ordered(Tier::Baseline, _) | PolicyRank::DefaultGroup => {}
             PolicyRank::EarlyAdmin
             | PolicyRank::Ordered(Tier::Admin, _)
             | PolicyRank::NetworkPolicy => {
-                return views;
+                return unreached;
             }
         }
         let isolating = self.cluster.policies.iter().enumerate();
@@ -205,55 +194,66 @@ impl<'m> ViewBuilder<'m> {
             for direction in DIRECTIONS {
                 let isolates = other.rules(direction).isolates && applies_to(policy, direction);
                 if isolates && !pods.is_empty() {
-                    views.push(ReachView {
+                    unreached.push(Unreached {
                         policy: self.cluster.policy_name(id),
-                        direction: direction_word(direction),
+                        direction,
                         subjects: self.pod_names(&pods),
                     });
                 }
             }
         }
-        views
+        unreached
     }
 
     /// Groups links by policy, direction and verdict, in order of precedence.
-    fn links(&self, links: Vec<Link<'_>>) -> Vec<OverrideView> {
-        let mut views: BTreeMap<_, OverrideView> = BTreeMap::new();
+    fn links(&self, links: Vec<Link<'_>>) -> Vec<Override> {
+        let mut overrides: BTreeMap<_, Override> = BTreeMap::new();
         for link in links {
             let policy = link.other.policy();
             let direction = link.other.direction();
             let order = self.policy_of(policy).map(precedence);
             let is_ingress = direction == Direction::Ingress;
             let key = (order, policy, is_ingress, link.verdict);
-            let view = views.entry(key).or_insert_with(|| OverrideView {
+            let it = overrides.entry(key).or_insert_with(|| Override {
                 policy: self.cluster.policy_name(policy),
-                direction: direction_word(direction),
-                rules: Vec::new(),
-                isolation: false,
-                own_rules: Vec::new(),
-                own_isolation: false,
-                verdict: verdict_word(link.verdict),
+                direction,
+                other: Part::default(),
+                own: Part::default(),
+                verdict: link.verdict,
                 passes: true,
-                witness: WitnessView::new(self.cluster, link.witness),
+                witness: NamedFlow::of_witness(self.cluster, link.witness),
             });
-            let rules = [
-                (link.other, &mut view.rules, &mut view.isolation),
-                (link.own, &mut view.own_rules, &mut view.own_isolation),
-            ];
-            for (part, list, isolation) in rules {
-                match part {
+            for (decider, part) in [(link.other, &mut it.other), (link.own, &mut it.own)] {
+                match decider {
                     Decider::Rule(place) => {
-                        let rule = self.cluster.rule_name(place);
-                        if !list.contains(&rule) {
-                            list.push(rule);
+                        if part.rules.iter().all(|rule| rule.place != place) {
+                            part.rules.push(self.named(place));
                         }
                     }
-                    Decider::Isolation(..) => *isolation = true,
+                    Decider::Isolation(..) => part.isolation = true,
                 }
             }
-            view.passes &= self.passes(link.first);
+            it.passes &= self.passes(link.first);
         }
-        views.into_values().collect()
+        overrides.into_values().collect()
+    }
+
+    /// Returns what every report of a policy has.
+    fn head(&self, id: PolicyId, policy: &Policy<'_>) -> PolicyHead {
+        let position = self.policy_position(id);
+        PolicyHead {
+            name: self.cluster.policy_name(id),
+            tier: tier(policy),
+            priority: priority(policy),
+            position: position.map(|(file, line)| (file.to_owned(), line)),
+        }
+    }
+
+    fn named(&self, place: RulePlace) -> NamedRule {
+        NamedRule {
+            id: self.cluster.rule_name(place),
+            place,
+        }
     }
 
     fn passes(&self, part: Decider) -> bool {
@@ -305,12 +305,11 @@ fn is_part_of(part: Decider, policy: PolicyId, direction: Direction) -> bool {
     part.policy() == policy && part.direction() == direction
 }
 
-/// Returns the tier, as in explanations.
-fn tier(policy: &Policy<'_>) -> &'static str {
+fn tier(policy: &Policy<'_>) -> PolicyTier {
     match policy.rank {
-        PolicyRank::EarlyAdmin | PolicyRank::Ordered(Tier::Admin, _) => "Admin",
-        PolicyRank::NetworkPolicy => "NetworkPolicy",
-        PolicyRank::Ordered(Tier::Baseline, _) | PolicyRank::DefaultGroup => "Baseline",
+        PolicyRank::EarlyAdmin | PolicyRank::Ordered(Tier::Admin, _) => PolicyTier::Admin,
+        PolicyRank::NetworkPolicy => PolicyTier::NetworkPolicy,
+        PolicyRank::Ordered(Tier::Baseline, _) | PolicyRank::DefaultGroup => PolicyTier::Baseline,
     }
 }
 
@@ -319,19 +318,5 @@ fn priority(policy: &Policy<'_>) -> Option<i64> {
     match (policy.rank, policy.api) {
         (PolicyRank::Ordered(_, priority), PolicyApi::Cluster | PolicyApi::Admin) => Some(priority),
         _ => None,
-    }
-}
-
-fn direction_word(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Ingress => "Ingress",
-        Direction::Egress => "Egress",
-    }
-}
-
-fn verdict_word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Allow => "Allow",
-        Verdict::Deny => "Deny",
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
-use crate::cmd::lab::{Round, RoundChange};
-use crate::draw::clean;
-use crate::view::explanation::FlowView;
-use crate::view::lab::ProbeView;
+use palisade_core::answer::FlowVerdict;
+
+use super::{Probe, Round, RoundChange};
+use crate::draw::{clean, counted};
+use crate::report::flow::NamedFlow;
 
 /// A matrix with more rows or columns is not drawn.
 const MOST_DRAWN: usize = 60;
@@ -78,22 +79,24 @@ pub(crate) fn text(
     text
 }
 
-fn lines(text: &mut String, probes: &[ProbeView]) {
+fn lines(text: &mut String, probes: &[Probe]) {
     let _ = writeln!(text, "{:<9}  {:<9}  FLOW", "PREDICTED", "MEASURED");
     for probe in probes {
-        let measured = probe.measured.unwrap_or("-");
+        let measured = probe.measured.map_or("-", FlowVerdict::name);
         let mark = match (probe.differs, probe.unanswered) {
             (true, true) => "   <- differs: the packet arrived, but its reply did not",
             (true, false) => "   <- differs",
             (false, _) => "",
         };
-        let was = probe.was.map(|was| format!("   {CHANGED} was {was}"));
+        let was = probe
+            .was
+            .map(|was| format!("   {CHANGED} was {}", was.name()));
         let was = was.unwrap_or_default();
         let _ = writeln!(
             text,
             "{:<9}  {measured:<9}  {}{mark}{was}",
-            probe.predicted,
-            flow(&probe.flow)
+            probe.predicted.name(),
+            probe.flow.query_text()
         );
         if let Some(error) = &probe.error {
             let _ = writeln!(text, "{:22} not measured: {}", "", clean(error));
@@ -102,7 +105,7 @@ fn lines(text: &mut String, probes: &[ProbeView]) {
     text.push('\n');
 }
 
-fn drawing(text: &mut String, probes: &[ProbeView]) {
+fn drawing(text: &mut String, probes: &[Probe]) {
     let shown = || probes.iter().filter(|it| it.measured.is_some());
     let columns = distinct(shown().map(|probe| probe.flow.destination.as_str()));
     let sources = distinct(shown().map(|probe| probe.flow.source.as_str()));
@@ -120,12 +123,12 @@ fn drawing(text: &mut String, probes: &[ProbeView]) {
         cell.differences += usize::from(probe.differs);
         cell.changed |= probe.was.is_some();
         match probe.measured {
-            Some("Allow") => cell.allowed += 1,
-            Some("Mixed") => {
+            Some(FlowVerdict::Allow) => cell.allowed += 1,
+            Some(FlowVerdict::Mixed) => {
                 cell.allowed += 1;
                 cell.others += 1;
             }
-            _ => cell.others += 1,
+            Some(FlowVerdict::Deny | FlowVerdict::Unknown) | None => cell.others += 1,
         }
     }
     let width = rows.iter().map(|name| clean(name).chars().count());
@@ -158,10 +161,10 @@ fn distinct<'p>(names: impl Iterator<Item = &'p str>) -> Vec<&'p str> {
     names.filter(|name| names_so_far.insert(*name)).collect()
 }
 
-fn differences(text: &mut String, probes: &[ProbeView]) {
-    let different: Vec<&ProbeView> = probes.iter().filter(|probe| probe.differs).collect();
+fn differences(text: &mut String, probes: &[Probe]) {
+    let different: Vec<&Probe> = probes.iter().filter(|probe| probe.differs).collect();
     for probe in different.iter().take(MOST_LISTED) {
-        let measured = probe.measured.unwrap_or("-");
+        let measured = probe.measured.map_or("-", FlowVerdict::name);
         let note = if probe.unanswered {
             " (the packet arrived, but its reply did not)"
         } else {
@@ -170,8 +173,8 @@ fn differences(text: &mut String, probes: &[ProbeView]) {
         let _ = writeln!(
             text,
             "differs: {}: predicted {}, measured {measured}{note}",
-            flow(&probe.flow),
-            probe.predicted
+            probe.flow.query_text(),
+            probe.predicted.name()
         );
     }
     if different.len() > MOST_LISTED {
@@ -187,8 +190,8 @@ fn differences(text: &mut String, probes: &[ProbeView]) {
 }
 
 /// Lists the flows without a measurement, once for each reason.
-fn unmeasured(text: &mut String, probes: &[ProbeView]) {
-    let mut reasons: Vec<(&str, Vec<&FlowView>)> = Vec::new();
+fn unmeasured(text: &mut String, probes: &[Probe]) {
+    let mut reasons: Vec<(&str, Vec<&NamedFlow>)> = Vec::new();
     for probe in probes.iter().filter(|it| it.measured.is_none()) {
         let reason = probe.error.as_deref().unwrap_or("packets cannot show it");
         match reasons.iter_mut().find(|(it, _)| *it == reason) {
@@ -202,7 +205,7 @@ fn unmeasured(text: &mut String, probes: &[ProbeView]) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let (flow, reason) = (flow(first), clean(reason));
+        let (flow, reason) = (first.query_text(), clean(reason));
         let _ = writeln!(text, "not measured: {flow}{more}: {reason}");
     }
     if reasons.len() > MOST_LISTED {
@@ -216,35 +219,35 @@ fn unmeasured(text: &mut String, probes: &[ProbeView]) {
 
 fn summary(text: &mut String, round: &Round) {
     let probes = &round.probes;
-    let took = round.times.built.as_secs_f64();
+    let took = round.built.as_secs_f64();
     let made = if round.is_built {
         format!("built in {took:.1} s")
     } else {
         format!("policies changed in {took:.2} s")
     };
-    let count = |verdict: &str| {
+    let count = |verdict: FlowVerdict| {
         probes
             .iter()
             .filter(|it| it.measured == Some(verdict))
             .count()
     };
     let unmeasured = probes.iter().filter(|it| it.measured.is_none()).count();
-    let different = probes.iter().filter(|it| it.differs).count();
+    let different = round.n_differences();
     let measured = probes.len() - unmeasured;
     let _ = writeln!(
         text,
         "{} on {}, {made}; {} measured with packets in {:.1} s",
-        plural(round.n_pods, "pod"),
-        plural(round.n_nodes, "node"),
-        plural(measured, "flow"),
-        round.times.probed.as_secs_f64(),
+        counted(round.n_pods, "pod"),
+        counted(round.n_nodes, "node"),
+        counted(measured, "flow"),
+        round.probed.as_secs_f64(),
     );
     let mut parts = vec![
-        format!("{} allowed", count("Allow")),
-        format!("{} denied", count("Deny")),
+        format!("{} allowed", count(FlowVerdict::Allow)),
+        format!("{} denied", count(FlowVerdict::Deny)),
     ];
-    if count("Mixed") > 0 {
-        parts.push(format!("{} mixed", count("Mixed")));
+    if count(FlowVerdict::Mixed) > 0 {
+        parts.push(format!("{} mixed", count(FlowVerdict::Mixed)));
     }
     if unmeasured > 0 {
         parts.push(format!("{unmeasured} not measured"));
@@ -256,36 +259,4 @@ fn summary(text: &mut String, round: &Round) {
         n => format!("{n} predictions do not match the packets"),
     };
     let _ = writeln!(text, "{}; {verdict}", parts.join(", "));
-}
-
-/// Counts things: `1 flow`, `2 flows`.
-pub(crate) fn plural(n: usize, word: &str) -> String {
-    if n == 1 {
-        format!("1 {word}")
-    } else {
-        format!("{n} {word}s")
-    }
-}
-
-/// Formats a flow as it is written in a file of flows.
-pub(crate) fn flow(flow: &FlowView) -> String {
-    let protocol = flow
-        .protocol
-        .as_deref()
-        .unwrap_or("any")
-        .to_ascii_lowercase();
-    let port = match flow.port {
-        Some(port) => format!("{protocol}/{port}"),
-        None if protocol.bytes().all(|it| it.is_ascii_digit()) => format!("ip/{protocol}"),
-        None => protocol,
-    };
-    let via = flow
-        .via
-        .as_ref()
-        .map_or(String::new(), |via| format!(" via {}", clean(via)));
-    format!(
-        "{} -> {} {port}{via}",
-        clean(&flow.source),
-        clean(&flow.destination)
-    )
 }

@@ -1,0 +1,16 @@
+//! Answers as typed values, from which both the documents and the texts are made.
+
+pub(crate) mod affecting;
+pub(crate) mod explain;
+pub(crate) mod flow;
+pub(crate) mod lab;
+
+use palisade_core::policy::Verdict;
+
+/// Returns the name of a verdict in every output.
+pub(crate) fn verdict_name(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Allow => "Allow",
+        Verdict::Deny => "Deny",
+    }
+}
