@@ -8,7 +8,7 @@ use palisade_core::program::Program;
 use peak_alloc::PeakAlloc;
 use serde::{Deserialize, Serialize};
 
-/// How many bytes each part of a loaded cluster keeps allocated.
+/// The bytes that each part of a loaded cluster keeps allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Kept {
@@ -24,13 +24,13 @@ pub struct Kept {
     pub verdicts: u64,
 }
 
-/// How often the flows are decided.
+/// The number of passes over the flows.
 const PASSES: usize = 3;
 
-/// By how many bytes the memory in use grew at most while the flows were decided. A single
-/// allocation would show, since nothing is given back first. The allocator must be the program's.
+/// The maximum growth of the allocated memory, in bytes, while the flows are evaluated. It shows
+/// even a single allocation, as no memory is freed before. The allocator must be the program's.
 ///
-/// Other threads may allocate in between; verdicts would do so in every pass, so that the smallest
+/// Other threads may allocate meanwhile, but verdicts would allocate in every pass: the smallest
 /// growth counts.
 pub fn allocated(allocator: &PeakAlloc, program: &Program, flows: &[Flow]) -> usize {
     let passes = (0..PASSES).map(|_| {

@@ -1,5 +1,5 @@
-//! The benchmark of judging a change: `palisade diff` and `palisade lint` in a cluster of stated size, next to a
-//! bare parse of the same bytes in the same run.
+//! The benchmark of reviewing a change: `palisade diff` and `palisade lint` in a cluster of stated
+//! size, next to a bare parse of the same bytes in the same run.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::measure::{Output, Run, measure, measure_on};
 use crate::produce::named;
 use crate::scale::has_command;
 
-/// What was typed.
+/// The arguments of the command.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 One NetworkPolicy: the one in the middle of the list lets everyone in on one more port. One cluster-wide policy:
@@ -32,13 +32,13 @@ pub(crate) struct AnalyzeArgs {
     /// The cluster, by name as in `palisade-bench generate`
     #[arg(long, default_value = "L")]
     point: String,
-    /// How often everything is measured
+    /// The number of measurements
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// The seed of the cluster
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many threads the program may use
+    /// The number of threads of the program
     #[arg(long, default_value_t = 2)]
     threads: usize,
     /// Write the clusters to this directory, and remove them again [default: a temporary one]
@@ -52,7 +52,7 @@ pub(crate) struct AnalyzeArgs {
     pub(crate) json: bool,
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AnalyzeReport {
@@ -70,7 +70,7 @@ struct Measured {
     what: &'static str,
     /// The bare parses that it is compared with.
     bare_parses: u32,
-    /// How much longer than those it may take.
+    /// The maximum factor of its time.
     bar: f64,
     runs: Vec<Run>,
 }
@@ -234,7 +234,7 @@ fn write(plan: &Plan, dir: &Path) -> Result<[PathBuf; 3]> {
     Ok([old.end()?, one.end()?, wide.end()?])
 }
 
-/// A NetworkPolicy that also lets everyone in on one port.
+/// A NetworkPolicy that also allows all peers on one port.
 fn opened(policy: &Value) -> Value {
     let mut policy = policy.clone();
     let spec = policy.get_mut("spec").and_then(Value::as_object_mut);
@@ -249,7 +249,7 @@ fn opened(policy: &Value) -> Value {
     policy
 }
 
-/// A policy that denies everyone a port of everyone.
+/// A policy that denies all peers one port of all pods.
 fn guardrail() -> Value {
     json!({
         "apiVersion": "policy.networking.k8s.io/v1alpha2",

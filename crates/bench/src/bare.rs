@@ -41,7 +41,7 @@ pub(crate) fn json(file: &Path) -> Result<u64> {
 pub(crate) fn items(bytes: &[u8]) -> Result<u64> {
     let list: List<'_> = serde_json::from_slice(bytes)?;
     let n_items = list.items.len() as u64;
-    // Returning memory is not parsing, and a process that is about to exit need not do it.
+    // Freeing memory is not part of parsing, and an exiting process need not do it.
     std::mem::forget(black_box(list));
     Ok(n_items)
 }

@@ -10,7 +10,7 @@ use crate::compare::{Case, Programs, compare, progress};
 use crate::measure::Output;
 use crate::report::Report;
 
-/// What was typed.
+/// The arguments of the command.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -18,7 +18,7 @@ Examples:
   palisade-bench check --runs 3 --files 1000 --list-size 10
   palisade-bench check --json > check.json")]
 pub(crate) struct CheckArgs {
-    /// How often each program runs on each input
+    /// The number of runs of each program on each input
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Keep the inputs in this directory, which must not have them yet [default: a temporary one]

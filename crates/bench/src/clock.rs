@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::Result;
 use nix::time::{ClockId, clock_gettime};
 
-/// The processor time of this thread, in seconds. The value of getrusage for a running thread can be
-/// some milliseconds old.
+/// The processor time of this thread, in seconds. The value of getrusage for a running thread can
+/// be some milliseconds old.
 pub(crate) fn own_cpu() -> Result<f64> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?;
     Ok(Duration::from(time).as_secs_f64())

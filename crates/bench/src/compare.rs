@@ -19,7 +19,7 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// This program, and the one that was named or lies next to it. `dir` takes what they print.
+    /// This program, and the chosen one or the one beside it. `dir` receives their output.
     pub(crate) fn find(palisade: Option<&Path>, dir: &Path) -> Result<Programs> {
         let own = std::env::current_exe().context("cannot find this program")?;
         let palisade = match palisade {
@@ -47,14 +47,14 @@ pub(crate) struct Case {
     pub(crate) bare_path: PathBuf,
     /// What the bare parse must count.
     pub(crate) count: u64,
-    /// What is measured, in the words of the report.
+    /// The name of the measurement in the report.
     pub(crate) command: &'static str,
     pub(crate) args: Vec<OsString>,
     pub(crate) output: Output,
     pub(crate) written: Written,
 }
 
-/// Runs both programs on an input, so many times each.
+/// Runs both programs on an input, several times each.
 pub(crate) fn compare(case: &Case, runs: u32, programs: &Programs) -> Result<Input> {
     let Programs { own, palisade, log } = programs;
     let bare_args: [OsString; 2] = [case.bare_command.into(), case.bare_path.clone().into()];

@@ -1,8 +1,9 @@
-//! Instructions instead of time: they hardly depend on other load of the machine, and CI can limit them.
+//! Instructions instead of time: they hardly depend on other load of the machine, and CI can limit
+//! them.
 //!
-//! Each part is a process under valgrind that goes one step further than the part before; what the
-//! step adds is its count. Valgrind counts the instructions of the program, not what
-//! the processor executes of them in parallel.
+//! Each part is a process under valgrind that does one step more than the part before; its count is
+//! the difference. Valgrind counts the instructions of the program, not what the processor executes
+//! of them in parallel.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,10 +28,10 @@ use crate::scale::fold;
 /// The cluster that is counted: small, since valgrind is fifty times as slow as the processor.
 const POINT: &str = "S20";
 
-/// How many flows are decided.
+/// The number of flows.
 const FLOWS: usize = 10_000;
 
-/// What was typed.
+/// The arguments of the command.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -46,7 +47,7 @@ pub(crate) struct CountArgs {
     /// Write the counts to this file
     #[arg(long, value_name = "FILE")]
     accept: Option<PathBuf>,
-    /// How much higher a count may be, in percent
+    /// The tolerance of a count, in percent
     #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
     tolerance: f64,
     /// Print JSON
@@ -54,10 +55,11 @@ pub(crate) struct CountArgs {
     pub(crate) json: bool,
 }
 
-/// How far a process goes. Each part does all that the parts before it do, in the order of its column.
+/// The last step of a process. Each part also does the steps of the parts before it, in the order
+/// of the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Part {
-    /// Nothing but taking the bytes of the file.
+    /// Only reads the bytes of the file.
     Open,
     /// Read the objects.
     Read,
@@ -73,7 +75,7 @@ pub(crate) enum Part {
     Fold,
 }
 
-/// What is counted: a name, the form of the cluster, a part, and the part that it goes on from.
+/// The counts: a name, the form of the cluster, a part, and the part before it.
 const COUNTS: [(&str, Format, Part, Part); 6] = [
     ("read JSON", Format::Json, Part::Read, Part::Open),
     ("read YAML", Format::Yaml, Part::Read, Part::Open),
@@ -89,7 +91,7 @@ const COUNTS: [(&str, Format, Part, Part); 6] = [
 pub(crate) struct CountReport {
     point: &'static str,
     counts: BTreeMap<String, u64>,
-    /// What was expected, if a file was named.
+    /// The expected counts, if a file is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     expected: Option<BTreeMap<String, u64>>,
 }
@@ -128,7 +130,7 @@ fn expected(path: &Path) -> Result<BTreeMap<String, u64>> {
 
 impl CountReport {
     /// The names of the counts that are too high, or missing on one side. Fewer instructions are no
-    /// regression, and how many a library takes depends on the machine a little.
+    /// regression, and the count of a library varies a little with the machine.
     fn off(&self, tolerance: f64) -> Vec<&str> {
         let Some(expected) = &self.expected else {
             return Vec::new();
@@ -223,10 +225,10 @@ fn instructions(file: &Path, part: Part) -> Result<u64> {
     if !output.status.success() {
         bail!("valgrind failed with {}:\n{stderr}", output.status);
     }
-    parsed(&stderr).with_context(|| format!("valgrind counted nothing:\n{stderr}"))
+    parsed(&stderr).with_context(|| format!("valgrind printed no count:\n{stderr}"))
 }
 
-/// The number after `I refs:` or, in newer versions, `I   refs:`.
+/// The number after `I refs:` or, in newer versions, `I refs:`.
 fn parsed(stderr: &str) -> Option<u64> {
     let line = stderr.lines().find(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -236,8 +238,8 @@ fn parsed(stderr: &str) -> Option<u64> {
     number.parse().ok()
 }
 
-/// The process that is counted. It frees no memory before its end: freeing
-/// belongs to none of the counted parts.
+/// The process that is counted. It frees no memory before its end: freeing belongs to none of the
+/// counted parts.
 pub(crate) fn counted(file: &Path, part: Part) -> Result<()> {
     let bytes = fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
     let sources = [Source::new("cluster", bytes)];

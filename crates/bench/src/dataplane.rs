@@ -1,7 +1,7 @@
-//! The benchmark of the dataplane: what policies cost a packet, a connection, and to be loaded.
+//! The benchmark of the dataplane: the cost of policies per packet, per connection, and to load.
 //!
-//! Every variant has namespaces of its own, all are there at once, and the same traffic visits them
-//! in turns. What other work on the machine adds then falls on all of them alike.
+//! Every variant has namespaces of its own, all exist at the same time, and the same traffic passes
+//! them in turn. Other load of the machine then affects all of them equally.
 
 mod change;
 mod cluster;
@@ -36,7 +36,7 @@ use self::traffic::Run;
 use self::variant::{Kind, Variant};
 use crate::compare::progress;
 
-/// What was typed.
+/// The arguments of the command.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -48,25 +48,26 @@ Examples:
   palisade-bench dataplane --runs 0 --loads 0 --same-members 800,5000
   palisade-bench dataplane --runs 1 --seconds 1 --policies 10 --loads 1 --changes   # does it work?")]
 pub(crate) struct DataplaneArgs {
-    /// How often the traffic is measured; 0 leaves it out
+    /// The number of runs with traffic; 0 skips them
     #[arg(long, default_value_t = 6)]
     runs: u32,
-    /// How long a run is, in seconds
+    /// The length of a run, in seconds
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: u64,
     /// Numbers of NetworkPolicies
     #[arg(long, value_delimiter = ',', default_values_t = [10, 1_000, 10_000])]
     policies: Vec<usize>,
-    /// How often the most policies are loaded; 0 leaves it out
+    /// The number of loads of the most policies; 0 skips them
     #[arg(long, default_value_t = 10)]
     loads: u32,
     /// Measure what single changes of the most policies take
     #[arg(long)]
     changes: bool,
-    /// Measure what a denied packet costs, with policies of so many rules, ranges, blocks and pods
+    /// Measure the cost of a denied packet, with policies of this number of rules, ranges, blocks
+    /// and pods
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(100..=20_000))]
     denied: Option<u32>,
-    /// Measure the kernel's memory for policies whose selectors differ and select the same pods
+    /// Measure the kernel's memory for policies with different selectors of the same pods
     #[arg(long, value_name = "POLICIES,PODS")]
     same_members: Option<Same>,
     /// The seed of the order of visits
@@ -98,13 +99,14 @@ pub(crate) fn dataplane(args: &DataplaneArgs) -> Result<DataplaneReport> {
         Vec::new()
     };
     let loadings = if args.loads > 0 {
-        progress("planning what is loaded")?;
+        progress("planning the loads")?;
         let ipv4 = Loading::new("IPv4 only", most, Stack::Ipv4)?;
         vec![ipv4, Loading::new("both families", most, Stack::Dual)?]
     } else {
         Vec::new()
     };
-    // Threads take the core of the one that starts them, so that those for planning come first.
+    // A thread inherits the core of the thread that starts it; the threads for planning start
+    // first.
     let core = machine::pin()?;
     let before = machine::load_average();
     let (runs, real_time, checked) = traffic(args, &mut variants, &mut notes)?;
@@ -189,8 +191,8 @@ fn variants(policies: &[usize], in_parts: Option<usize>) -> Result<Vec<Variant>>
     Ok(variants)
 }
 
-/// All runs, whether they had real-time scheduling, and of how many flows the counters of the right
-/// rules were checked.
+/// All runs, whether they had real-time scheduling, and the number of flows whose rules' counters
+/// were checked.
 fn traffic(
     args: &DataplaneArgs,
     variants: &mut [Variant],

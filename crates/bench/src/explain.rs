@@ -13,14 +13,14 @@ use crate::compare::{Case, Programs, compare, progress};
 use crate::measure::Output;
 use crate::report::Report;
 
-/// What was typed.
+/// The arguments of the command.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   palisade-bench explain
   palisade-bench explain --pods 5000 --flows 100000 --runs 3")]
 pub(crate) struct ExplainArgs {
-    /// How often each program runs
+    /// The number of runs of each program
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Keep the input in this directory, which must not have it yet [default: a temporary one]

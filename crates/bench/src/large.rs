@@ -1,4 +1,5 @@
-//! NetworkPolicies as large as a tenant can write them, for one pod: the rules that a packet passes must not grow with them.
+//! NetworkPolicies as large as a tenant can write them, for one pod: the rules that a packet passes
+//! must not grow with them.
 
 use std::collections::BTreeMap;
 
@@ -18,17 +19,18 @@ pub const ADDRESSES: [&str; 2] = ["192.0.2.1", "2001:db8:a::1"];
 /// A kind of large policies.
 #[derive(Clone, Copy, Debug)]
 pub struct Large {
-    /// What they are.
+    /// Their name.
     pub name: &'static str,
-    /// How many rules of the pod's chain a packet passes at most, however many there are.
+    /// The maximum number of rules of the pod's chain that a packet passes, regardless of their
+    /// number.
     pub rules: usize,
-    /// A port of UDP that many of them name, but not for everyone.
+    /// A UDP port that many of them have, but not for all peers.
     pub port: u16,
-    /// So many of them.
+    /// Generates a number of them.
     pub written: fn(u32) -> Written,
 }
 
-/// What a tenant has written.
+/// The policies of a tenant.
 #[derive(Clone, Debug, Default)]
 pub struct Written {
     /// Rules for what the pod sends.
@@ -49,7 +51,7 @@ pub const ALL: &[Large] = &[
         },
     },
     Large {
-        name: "ranges of ports for everyone",
+        name: "ranges of ports for all peers",
         rules: 2,
         port: 3,
         written: |count| Written {
@@ -153,7 +155,7 @@ pub const ALL: &[Large] = &[
         },
     },
     Large {
-        name: "one rule with all named ports, for everyone",
+        name: "one rule with all named ports, for all peers",
         rules: 2,
         port: 3,
         written: |count| Written {
@@ -176,7 +178,7 @@ pub const ALL: &[Large] = &[
 ];
 
 impl Large {
-    /// The objects of a cluster with so many of them.
+    /// The objects of a cluster with a number of them.
     pub fn objects(&self, count: u32) -> Vec<Value> {
         let Written { rules, mut pods } = (self.written)(count);
         pods.push(subject());
@@ -296,7 +298,8 @@ fn few(number: u32, ports: u32) -> Value {
     json!({"ports": ports.collect::<Vec<Value>>(), "to": [app(number)]})
 }
 
-/// Ranges of every length at one port, for pods and for blocks, and of other protocols for everyone.
+/// Ranges of every length at one port, for pods and for blocks, and of other protocols for all
+/// peers.
 fn every_length(count: u32) -> Written {
     let except = |number: u32| format!("10.{}.{}.0/28", number >> 8, number & 255);
     let except: Vec<String> = (0..count.min(65_536)).map(except).collect();
@@ -324,8 +327,9 @@ fn every_length(count: u32) -> Written {
     }
 }
 
-/// A range of as many parts as a range can have, for blocks of addresses, and a rule for each part: each part has the blocks by
-/// itself, which are 104 times as many elements as were written. With 5,000 it is nearly all that fits into the budget of a namespace.
+/// A range of as many parts as a range can have, for blocks of addresses, and a rule for each part:
+/// each part has the blocks by itself, which are 104 times as many elements as were written. With
+/// 5,000 it is nearly all that fits into the budget of a namespace.
 fn crossing(count: u32) -> Written {
     let blocks = (0..count * 48 / 100).map(|number| {
         let cidr = format!(
@@ -353,7 +357,8 @@ fn crossing(count: u32) -> Written {
     }
 }
 
-/// The most rules that a packet passes on its way through a chain of a pod and those behind it, up to a yes or no.
+/// The most rules that a packet passes on its way through a chain of a pod and those behind it, up
+/// to a yes or no.
 pub fn longest_way(ruleset: &Ruleset) -> usize {
     let chains: BTreeMap<&Name, &Chain> = ruleset.chains.iter().map(|it| (&it.name, it)).collect();
     let rule_chains = chains.keys().filter(|name| is_rule_chain(name));

@@ -1,4 +1,5 @@
-//! The benchmark of incremental plans: it applies a cluster object by object, then events of every kind.
+//! The benchmark of incremental plans: it applies a cluster object by object, then events of every
+//! kind.
 
 mod events;
 mod report;
@@ -16,7 +17,7 @@ use self::events::{Sample, measure};
 pub use self::report::LiveReport;
 use palisade_generate::point::{NODE, Plan, each_object};
 
-/// What was typed.
+/// The arguments of the command.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -32,10 +33,10 @@ pub struct LiveArgs {
     /// The seed of the cluster and of the events
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many pods a node has on average
+    /// The average number of pods of a node
     #[arg(long, default_value_t = 110, value_parser = clap::value_parser!(u64).range(1..))]
     pods_per_node: u64,
-    /// How many events of each kind
+    /// The number of events of each kind
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
     events: u64,
     /// Measure only the kinds of events that have this in their name
@@ -97,7 +98,7 @@ pub fn live(args: &LiveArgs) -> Result<LiveReport> {
     })
 }
 
-/// What is kept allocated, from a program that counts.
+/// The allocated memory, measured by a program that counts.
 fn kept_bytes(args: &LiveArgs) -> Result<u64> {
     let own = std::env::current_exe().context("cannot find out where this program is")?;
     let program = own.with_file_name("palisade-bench-allocations");

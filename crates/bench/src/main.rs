@@ -58,7 +58,8 @@ enum Command {
     Dataplane(DataplaneArgs),
     /// Time of single events and memory where a large cluster is kept up to date for one node
     Live(LiveArgs),
-    /// Time of `palisade diff` and `palisade lint` in a large cluster, next to a bare parse of the same bytes
+    /// Time of `palisade diff` and `palisade lint` in a large cluster, next to a bare parse of the
+    /// same bytes
     Analyze(AnalyzeArgs),
     /// How fast the manifests of a directory become trees and objects
     Read(ReadArgs),
@@ -70,10 +71,10 @@ enum Command {
     Count(CountArgs),
     /// Write one of the clusters that benchmarks use, as JSON or YAML
     Generate(ProduceArgs),
-    /// Parse a directory and do nothing with it
+    /// Only parse a directory
     #[command(hide = true)]
     BareYaml { dir: PathBuf },
-    /// Decode a list and do nothing with it
+    /// Only decode a list
     #[command(hide = true)]
     BareJson { file: PathBuf },
     /// Take a cluster so far and no further
@@ -85,7 +86,7 @@ enum Command {
         #[command(subcommand)]
         part: Step,
     },
-    /// Run a program and print what it took
+    /// Run a program and print its time and memory
     #[command(hide = true)]
     Measure {
         #[arg(long)]

@@ -1,8 +1,8 @@
 //! Runs a program and takes its time and its peak memory.
 //!
-//! The kernel keeps one peak for all children of a process, and a child starts with the peak of
-//! the process that started it. So every program is started by a fresh and small process of its
-//! own: this binary, called again with the hidden command `measure`.
+//! The kernel keeps one peak for all children of a process, and a child starts with the peak of the
+//! process that started it. So every program is started by a fresh and small process of its own:
+//! this binary, called again with the hidden command `measure`.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -27,7 +27,7 @@ pub(crate) struct Run {
     pub(crate) peak_bytes: u64,
 }
 
-/// What becomes of what a program prints.
+/// The destination of a program's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     /// It is kept in the log.
@@ -44,7 +44,7 @@ struct Outcome {
     status: String,
 }
 
-/// Measures `program`, which must succeed, and returns what it printed. `log` is overwritten.
+/// Measures `program`, which must succeed, and returns its output. `log` is overwritten.
 pub(crate) fn measure(
     program: &Path,
     args: &[OsString],

@@ -20,7 +20,7 @@ use crate::measure::{Output, Run, measure};
 use crate::report::Summary;
 use crate::scale::has_command;
 
-/// What was typed.
+/// The arguments of the command.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -36,7 +36,8 @@ pub(crate) struct PeersArgs {
     /// The netpol-analyzer program
     #[arg(long, value_name = "PATH")]
     netpol_analyzer: PathBuf,
-    /// The numbers of workloads, one pod each; half as many NetworkPolicies, a tenth as many namespaces
+    /// The numbers of workloads, one pod each; half as many NetworkPolicies, a tenth as many
+    /// namespaces
     #[arg(
         long,
         value_delimiter = ',',
@@ -47,7 +48,7 @@ pub(crate) struct PeersArgs {
     /// The number of AdminNetworkPolicies
     #[arg(long, default_value_t = 0)]
     admin_policies: u64,
-    /// How often each program runs on each input
+    /// The number of runs of each program on each input
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// The program to measure [default: palisade next to this one]
@@ -56,7 +57,7 @@ pub(crate) struct PeersArgs {
     /// The seed of the inputs
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many differences are printed of each class
+    /// The number of printed differences of each class
     #[arg(long, default_value_t = 5)]
     show: usize,
     /// Print JSON
@@ -67,7 +68,7 @@ pub(crate) struct PeersArgs {
     pub(crate) markdown: bool,
 }
 
-/// Measures both programs and compares what they say.
+/// Measures both programs and compares their answers.
 pub(crate) fn peers(args: &PeersArgs) -> Result<PeersReport> {
     ensure!(
         args.netpol_analyzer.is_file(),

@@ -11,7 +11,7 @@ use palisade_generate::point::{Format, Plan, write};
 
 use crate::compare::progress;
 
-/// What was typed.
+/// The arguments of the command.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Points:
@@ -55,13 +55,13 @@ pub(crate) struct ProduceArgs {
     /// Another number of cluster-wide policies
     #[arg(long)]
     admin_policies: Option<u64>,
-    /// How many pods a node has on average; 0 for no nodes
+    /// The average number of pods of a node; 0 for no nodes
     #[arg(long, default_value_t = 50)]
     pods_per_node: u64,
-    /// How many percent of the applications have a Service
+    /// The percentage of applications with a Service
     #[arg(long, default_value_t = 30, value_name = "PERCENT")]
     services: u64,
-    /// How many percent of the pods have an IPv6 address as well
+    /// The percentage of pods that also have an IPv6 address
     #[arg(long, default_value_t = 0, value_name = "PERCENT")]
     dual_stack: u64,
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use palisade_api::reference::follow;
 use palisade_api::{Options, Source, read as read_sources};
 
-/// What was typed.
+/// The arguments of the command.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +20,7 @@ Examples:
 pub(crate) struct ReadArgs {
     /// A directory of manifests
     dir: PathBuf,
-    /// How often everything is read
+    /// The number of reads
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
 }
@@ -63,7 +63,7 @@ pub(crate) fn read(args: &ReadArgs) -> Result<String> {
                 let started = Instant::now();
                 let found = pool.install(|| read_sources(&sources, Options::default(), &|_| {}));
                 let time = started.elapsed();
-                ensure!(!found.objects.is_empty(), "nothing is read");
+                ensure!(!found.objects.is_empty(), "no object is read");
                 Ok(time)
             });
             report(&format!("objects, {threads} threads"), objects?);

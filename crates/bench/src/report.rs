@@ -19,7 +19,7 @@ pub(crate) struct Report {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Input {
     pub(crate) name: &'static str,
-    /// What is measured next to the bare parse.
+    /// The measurement beside the bare parse.
     pub(crate) command: &'static str,
     pub(crate) files: u64,
     pub(crate) documents: u64,

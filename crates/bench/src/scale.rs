@@ -1,5 +1,5 @@
-//! The benchmark at scale: for each cluster every step from bytes to answers, next to a bare parse of
-//! the same bytes in the same run.
+//! The benchmark at scale: for each cluster every step from bytes to answers, next to a bare parse
+//! of the same bytes in the same run.
 
 mod fold;
 mod goals;
@@ -35,7 +35,7 @@ pub(crate) use self::step::{Step, step};
 /// Reading YAML is slow enough that the quietest of few runs is near the truth.
 const MOST_YAML_RUNS: u32 = 3;
 
-/// What was typed.
+/// The arguments of the command.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -56,10 +56,10 @@ pub(crate) struct ScaleArgs {
         value_name = "NAME"
     )]
     points: Vec<String>,
-    /// How often everything is measured
+    /// The number of measurements
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// How many threads the whole-cluster answer may use
+    /// The number of threads of the whole-cluster answer
     #[arg(long, value_delimiter = ',', default_value = "1,2", value_name = "N")]
     threads: Vec<usize>,
     /// Measure the clusters that are made to be expensive as well, each next to its twin
@@ -134,7 +134,7 @@ pub(crate) fn scale(args: &ScaleArgs) -> Result<ScaleReport> {
     Ok(report)
 }
 
-/// How much of a cluster is measured.
+/// The extent of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     /// Everything.
@@ -247,11 +247,11 @@ impl Bench<'_> {
         let args: Vec<OsString> = ["step".into()].iter().chain(args).cloned().collect();
         let Programs { own, log, .. } = self.programs;
         let (run, printed) = measure(own, &args, log, Output::Logged)?;
-        let what = || format!("not what a step prints: {printed}");
+        let what = || format!("unexpected output of a step: {printed}");
         Ok((run, serde_json::from_str(&printed).with_context(what)?))
     }
 
-    /// The program, on so many threads.
+    /// The program, on a number of threads.
     fn palisade(&self, args: &[OsString], threads: usize) -> Result<Run> {
         let Programs { palisade, log, .. } = self.programs;
         Ok(measure_on(Some(threads), palisade, args, log, Output::Logged)?.0)
@@ -278,8 +278,8 @@ impl Bench<'_> {
         })
     }
 
-    /// What each part keeps allocated, and what verdicts allocate. Counting slows every allocation
-    /// down, so that another program, made of the same code, does it.
+    /// The memory that each part keeps allocated, and the allocations of verdicts. Counting slows
+    /// every allocation down: another program with the same code does it.
     fn kept(&self, json: &Path) -> Result<Kept> {
         progress("counting allocations")?;
         let program = self

@@ -23,14 +23,14 @@ use crate::compare::progress;
 
 pub(crate) use self::report::{Latency, Spent};
 
-/// What was typed.
+/// The arguments of the command.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   palisade-bench verdict
   palisade-bench verdict --pods 1000 --policies 500 --runs 3")]
 pub(crate) struct VerdictArgs {
-    /// How often everything is measured
+    /// The number of measurements
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// The seed of the cluster and of the flows
@@ -129,7 +129,7 @@ fn read_and_compile(sources: &[Source]) -> Result<Phases> {
     })
 }
 
-/// When a phase began.
+/// The start of a phase.
 struct Start {
     wall: Instant,
     cpu: f64,
@@ -178,7 +178,7 @@ pub(crate) fn all(program: &Program, flows: &[Flow]) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// How often each kind of reason decides a direction.
+/// The number of directions decided by each kind of reason.
 fn shares(program: &Program, flows: &[Flow]) -> Vec<Share> {
     let mut shares: Vec<Share> = Vec::new();
     for flow in flows {
@@ -204,8 +204,8 @@ fn shares(program: &Program, flows: &[Flow]) -> Vec<Share> {
     shares
 }
 
-/// What the verdicts allocate. Counting slows every allocation down, so that another program, made
-/// of the same code, does it.
+/// The allocations of verdicts. Counting slows every allocation down: another program with the same
+/// code does it.
 fn allocated(args: &VerdictArgs) -> Result<u64> {
     let own = std::env::current_exe().context("cannot find this program")?;
     let program = own.with_file_name("palisade-bench-allocations");

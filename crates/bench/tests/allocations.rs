@@ -1,4 +1,4 @@
-//! Verdicts allocate nothing, whoever asks and whatever decides.
+//! Verdicts allocate no memory, for any ends and any deciding rule.
 
 #![allow(
     clippy::unwrap_used,
@@ -65,7 +65,7 @@ fn features(cluster: &Cluster<'_>) -> BTreeSet<&'static str> {
     features
 }
 
-/// Everyone who can be at an end of a flow.
+/// All possible ends of a flow.
 fn parties(cluster: &Cluster<'_>, program: &Program) -> Vec<FlowEnd> {
     let mut parties = Vec::new();
     let mut add = |who, address: &IpAddr| {

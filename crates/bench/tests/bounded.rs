@@ -1,5 +1,6 @@
-//! What a packet has to pass through does not grow with what authors of NetworkPolicies write: rules of the
-//! longest way through the chains of a pod, counted over rulesets of very large policies.
+//! What a packet has to pass through does not grow with what authors of NetworkPolicies write:
+//! rules of the longest way through the chains of a pod, counted over rulesets of very large
+//! policies.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,9 +13,9 @@ use palisade_nft::node::{Generation, NodeOptions, Settings, ruleset};
 use palisade_nft::ruleset::Ruleset;
 use serde_json::{Value, json};
 
-/// Whatever is written, a packet passes through no more rules of its pod's chains than these: a rule for each of five lengths of
-/// blocks of ports, for everyone, for hosts and for ranges; one each for hosts and ranges at any port, one for everyone at any
-/// port, and the end.
+/// The maximum number of rules of its pod's chains that a packet passes, for any policies: a rule
+/// for each of five lengths of blocks of ports, for all peers, for hosts and for ranges; one each
+/// for hosts and ranges at any port, one for all peers at any port, and the end.
 const MOST: usize = 3 * 5 + 4;
 
 /// Unions of few conditions are evaluated one by one, and then there is the end.
@@ -113,7 +114,7 @@ fn everyone_at_every_port_many_times() {
 
 #[test]
 fn as_many_lengths_as_there_are() {
-    // Ranges of every length at one port, for everyone, for pods and for blocks.
+    // Ranges of every length at one port, for all peers, for pods and for blocks.
     let peers = [
         json!({"podSelector": {}}),
         json!({"ipBlock": {"cidr": "10.0.0.0/8"}}),
@@ -128,7 +129,8 @@ fn as_many_lengths_as_there_are() {
     rules.push(json!({"from": peers}));
     let many: Vec<Vec<Value>> = rules.into_iter().map(|rule| vec![rule; 30]).collect();
     let found = longest_way(&of_policies("Ingress", &many));
-    // Of UDP all lengths but none; all for pods and for blocks; pods and blocks at any port; the end.
+    // Of UDP all lengths but none; all for pods and for blocks; pods and blocks at any port; the
+    // end.
     assert_eq!(found, 4 + 5 + 5 + 2 + 1);
     assert!(found <= MOST);
 }
@@ -158,7 +160,8 @@ fn everything_that_is_measured() {
     }
 }
 
-/// One condition less than are looked up at once, and one more, of named ports that stand for several numbers.
+/// One condition less than are looked up at once, and one more, of named ports that stand for
+/// several numbers.
 #[test]
 fn named_ports_of_few_numbers_are_asked_one_by_one() {
     for (numbers, expected) in [(32, MOST_ONE_BY_ONE), (33, 2)] {

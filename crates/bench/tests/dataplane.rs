@@ -1,4 +1,5 @@
-//! The benchmark of the dataplane works: at its smallest size it measures everything, and its own checks hold.
+//! The benchmark of the dataplane works: at its smallest size it measures everything, and its own
+//! checks hold.
 
 #![allow(
     clippy::unwrap_used,

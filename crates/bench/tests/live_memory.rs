@@ -1,4 +1,4 @@
-//! What comes and goes leaves nothing behind.
+//! Objects that are created and deleted leave no memory allocated.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,7 +28,7 @@ fn object(kind: &str, version: &str, namespace: &str, name: &str) -> Value {
     object
 }
 
-/// Objects whose names, labels and addresses no other round has.
+/// Objects with names, labels and addresses of their own in every round.
 fn round(number: usize) -> Vec<Value> {
     let mut objects = Vec::new();
     for i in 0..20 {
@@ -86,8 +86,8 @@ fn churn_leaves_nothing_behind() {
         kept.push(ALLOCATOR.current_usage());
     }
     println!("{kept:?}");
-    // The key is fixed, so that every run has these figures. Each round has other names, and where they come to lie makes half a
-    // percent of a difference; what is left behind adds up round by round.
+    // The key is fixed: every run has the same figures. Each round has other names, whose places in
+    // memory make half a percent of difference; a leak adds up round by round.
     let (early, late) = kept[1..].split_at(ROUNDS / 2);
     let (early, late) = (early.iter().max().unwrap(), late.iter().min().unwrap());
     assert!(late <= early, "{kept:?}");

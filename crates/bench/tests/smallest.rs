@@ -1,5 +1,5 @@
-//! Every command of `palisade-bench` runs at its smallest size and reports that what it saw was right.
-//! A command that is not run for months stops working.
+//! Every command of `palisade-bench` runs at its smallest size and reports that what it saw was
+//! right. A command that is not run for months stops working.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ const NOTHING: &[Need] = &[];
 static PROGRAM: Program = Program {
     path: env!("CARGO_BIN_EXE_palisade-bench"),
     elsewhere: &[
-        // In a release build, whose instructions are the ones that are limited.
+        // Only the instructions of a release build are limited.
         ("count", ".ci/run", "palisade-bench -- count --expect"),
         // A test of its own reads its whole report.
         ("dataplane", "crates/bench/tests/dataplane.rs", "dataplane"),
@@ -62,7 +62,7 @@ static ALL: &[Smallest] = &[
             "yaml: # bytes to objects, 2 threads",
         ],
     },
-    // A peer that allows nothing differs: the comparison can fail.
+    // A peer program that allows no flow differs: the comparison can fail.
     Smallest {
         words: "peers --netpol-analyzer PEER --workloads 10 --runs 1",
         needs: NOTHING,

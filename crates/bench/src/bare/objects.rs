@@ -1,7 +1,7 @@
 //! The fields that Palisade reads, for all kinds at once, borrowed from the input.
 //!
 //! One structure for every kind lets the decoder read the bytes once, wherever the key `kind` is.
-//! Nothing reads the fields: they are here to be decoded.
+//! No code reads the fields: they exist to be decoded.
 #![expect(dead_code, reason = "decoding is all that is measured")]
 
 use std::borrow::Cow;

@@ -35,7 +35,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What is kept of a cluster for one node.
+/// The state that one node keeps of a cluster.
 fn live(point: &str, seed: u64, pods_per_node: u64) -> Result<usize> {
     let plan = plan(point, seed, pods_per_node)?;
     let before = ALLOCATOR.current_usage();
@@ -43,7 +43,7 @@ fn live(point: &str, seed: u64, pods_per_node: u64) -> Result<usize> {
     each_object(&plan, &mut |object| apply(&mut live, object).map(drop))?;
     drop(live.commit());
     let kept = ALLOCATOR.current_usage().saturating_sub(before);
-    // It has to be there until it was counted.
+    // It must live until it is counted.
     drop(live);
     Ok(kept)
 }
@@ -65,7 +65,7 @@ fn verdicts(words: &[String]) -> Result<usize> {
     Ok(allocated(&ALLOCATOR, &program, &flows))
 }
 
-/// What is still allocated after each step of loading a file.
+/// The allocated memory after each step of loading a file.
 fn keep(file: &str, seed: u64, n_flows: usize) -> Result<Kept> {
     let mut before = ALLOCATOR.current_usage();
     let mut grown = || {

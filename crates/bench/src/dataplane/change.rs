@@ -33,7 +33,7 @@ const TIMES: u32 = 400;
 const PEER_SECONDS: f64 = 10e-6;
 const POLICY_SECONDS: f64 = 3e-3;
 
-/// A table, and what is needed to change it.
+/// A table, and the state to update it.
 struct Table {
     kernel: Kernel,
     updater: TableUpdater,
@@ -90,7 +90,7 @@ impl Table {
         })
     }
 
-    /// Ensures that the kernel holds a plan, whatever was changed on the way to it.
+    /// Ensures that the kernel's table equals a plan after the updates that lead to it.
     fn check(&mut self, plan: &Plan) -> Result<()> {
         check_table(
             &mut self.kernel,
@@ -161,7 +161,7 @@ fn of_a_peer(group: GroupId, peer: IpAddr, time: u32) -> PlanChange {
     }
 }
 
-/// A pod whose policies are the same over and over, under other numbers.
+/// A pod with equal policies in every round, under other identifiers.
 struct Rewritten {
     plan: Plan,
     pods: Vec<IpAddr>,

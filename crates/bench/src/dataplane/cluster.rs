@@ -1,6 +1,6 @@
 //! The cluster of the benchmark: one full node, and policies for its pods, as manifests.
 //!
-//! Everything goes the way of real objects: it is read, lowered, compiled and planned.
+//! Its objects are read, lowered, compiled and planned, like real ones.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -17,16 +17,16 @@ use serde_json::{Value, json};
 
 use super::path;
 
-/// The port that the traffic goes to.
+/// The destination port of the traffic.
 pub(super) const PORT: u16 = 5201;
 /// The pods of the node.
 pub(super) const PODS: usize = 250;
-/// The pod that the traffic comes from, and the one that it goes to.
+/// The source and the destination pod of the traffic.
 pub(super) const CLIENT: usize = 0;
 pub(super) const SERVER: usize = 1;
 /// Pods of other nodes, which policies select.
 const PEERS: usize = 10_000;
-/// Every policy selects so many addresses.
+/// Addresses that every policy selects.
 const SELECTED: usize = 20;
 /// Pods that rules of the Admin tier select.
 const QUARANTINED: usize = 20;
@@ -40,7 +40,7 @@ pub(super) enum Stack {
 }
 
 impl Stack {
-    /// How many pods have as many addresses as a policy selects.
+    /// The number of pods with as many addresses as a policy selects.
     fn selected(self) -> usize {
         match self {
             Stack::Ipv4 => SELECTED,
@@ -55,21 +55,21 @@ impl Stack {
     }
 }
 
-/// What is to be enforced.
+/// The policies of a variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Load {
-    /// How many NetworkPolicies there are.
+    /// The number of NetworkPolicies.
     pub(super) policies: usize,
     pub(super) stack: Stack,
 }
 
 impl Load {
-    /// How many pods have policies: few policies all select the client and the server.
+    /// The number of pods with policies: few policies all select the client and the server.
     fn subjects(self) -> usize {
         if self.policies < 2 * PODS { 2 } else { PODS }
     }
 
-    /// How many policies a pod has.
+    /// The number of policies of a pod.
     pub(super) fn policies_of(self, pod: usize) -> usize {
         if pod < self.subjects() {
             self.policies.saturating_sub(pod).div_ceil(self.subjects())

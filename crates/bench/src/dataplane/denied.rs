@@ -1,4 +1,4 @@
-//! What a packet costs that NetworkPolicies deny, with policies as large as a tenant can write them.
+//! The cost of a denied packet, with NetworkPolicies as large as a tenant can write them.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -27,15 +27,16 @@ use crate::compare::progress;
 const ELSEWHERE: [&str; 2] = ["198.51.100.7", "2001:db8:ffff::7"];
 const SLICES: usize = 7;
 const PACKETS: u64 = 10_000;
-/// What a denied packet may cost.
+/// The limit of the cost of a denied packet.
 const BAR_NANOSECONDS: f64 = 20_000.0;
 
-/// What a denied packet costs with one kind of policies.
+/// The cost of a denied packet with one kind of policies.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeniedReport {
     name: &'static str,
-    /// How many there are of what the policies are made of; none: no policy, but one rule that drops.
+    /// The number of elements of the policies, or `None` without policies, with a single rule that
+    /// drops.
     count: Option<u32>,
     /// The rules of the pod's chain on the longest way.
     rules: usize,
@@ -116,8 +117,9 @@ fn topology() -> Result<Topology> {
     })
 }
 
-/// The time that passes for a packet of each family, the least of some slices. The kernel handles each packet while it is
-/// sent, and this is the whole cost; the counters show that nothing was left for later.
+/// The time that passes for a packet of each family, the least of some slices. The kernel handles
+/// each packet while it is sent, and this is the whole cost; the counters show that no work is
+/// deferred.
 fn nanoseconds(world: &LabNetwork, port: u16) -> Result<[f64; 2]> {
     // Without it there is more noise, and no packet costs less.
     let _real_time = RealTime::begin();
@@ -147,7 +149,8 @@ fn nanoseconds(world: &LabNetwork, port: u16) -> Result<[f64; 2]> {
     Ok([v4?, v6?])
 }
 
-/// Ensures that the end of the pod's chain has dropped every packet of each family, and nothing else has.
+/// Ensures that the end of the pod's chain has dropped every packet of each family, and nothing
+/// else has.
 fn check(kernel: &mut Kernel, ruleset: &Ruleset) -> Result<()> {
     let counts = kernel.counters()?;
     for word in ["egress4-", "egress6-"] {

@@ -38,11 +38,11 @@ pub(crate) struct LoadReport {
     pub(super) first: Took,
     /// In place of one that enforces.
     pub(super) swap: Took,
-    /// The median of how much more the kernel had after the first load.
+    /// The median of the kernel's additional memory after the first load.
     pub(super) memory_bytes: f64,
 }
 
-/// What a ruleset is made of.
+/// The size of a ruleset.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Size {
@@ -96,8 +96,8 @@ impl Tries {
         Ok(outcome)
     }
 
-    /// The kernel samples now and then whether a thread runs in it: the share of one run is rough, and
-    /// that of all of them is used. How long a thread ran is exact.
+    /// The share of time in the kernel is sampled, and rough for one run: the share of all runs is
+    /// used. The running time of a thread is exact.
     fn quietest(&self) -> Took {
         self.at(0)
     }
@@ -128,7 +128,7 @@ fn seconds(time: TimeVal) -> f64 {
     time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
 }
 
-/// What is loaded.
+/// A ruleset to load.
 pub(super) struct Loading {
     name: &'static str,
     load: Load,
@@ -142,7 +142,7 @@ impl Loading {
         Ok(Loading { name, load, plan })
     }
 
-    /// Loads it so many times, each time into a namespace of its own.
+    /// Loads it several times, each time into a namespace of its own.
     pub(super) fn measure(&self, tries: u32, memory: &Memory) -> Result<LoadReport> {
         let second = Generation::new(2).context("not a generation")?;
         let start = own_cpu()?;

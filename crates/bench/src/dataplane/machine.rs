@@ -9,7 +9,7 @@ use nix::unistd::{Pid, gettid};
 use palisade_lab::privilege::inside;
 use palisade_lab::privilege::{EnterError, Privilege, RequiredPrivilege, enter};
 
-/// Enters new network namespaces; the error names what is missing.
+/// Enters new network namespaces. The error names a missing capability.
 pub(super) fn prepare(notes: &mut Vec<String>) -> Result<()> {
     let privilege = inside(match enter(RequiredPrivilege::Root) {
         Err(EnterError::NotRoot) => enter(RequiredPrivilege::Any)?,
@@ -40,7 +40,7 @@ pub(super) fn pin() -> Result<usize> {
 pub(super) struct RealTime(());
 
 impl RealTime {
-    /// Nothing else on the core comes before this thread from now on.
+    /// Gives this thread the highest priority on its core.
     pub(super) fn begin() -> Result<RealTime> {
         schedule(["--fifo", "1"])?;
         Ok(RealTime(()))

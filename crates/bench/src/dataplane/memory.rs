@@ -1,4 +1,4 @@
-//! How much memory the kernel takes.
+//! The memory of the kernel.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Where the kernel's own memory can be read from.
 #[derive(Clone, Debug)]
 pub(super) enum Memory {
-    /// The cgroup of this process, if it is alone in it: nothing else counts.
+    /// The cgroup of this process, if it is alone in it.
     Cgroup(PathBuf),
     /// The whole machine's: others count too.
     Machine,
@@ -21,7 +21,7 @@ impl Memory {
         }
     }
 
-    /// What is read, in words.
+    /// The source of the numbers, as text.
     pub(super) fn source(&self) -> &'static str {
         match self {
             Memory::Cgroup(_) => "`kernel` of the cgroup of this process alone",
@@ -58,7 +58,7 @@ fn own_cgroup() -> Option<PathBuf> {
     (is_alone && cgroup.join("memory.stat").is_file()).then_some(cgroup)
 }
 
-/// The lines of a file that begin with a word and a number.
+/// The lines of a file of the form `word number`.
 fn numbers(path: &Path) -> Option<BTreeMap<String, u64>> {
     let text = fs::read_to_string(path).ok()?;
     let lines = text.lines().filter_map(|line| {

@@ -1,4 +1,4 @@
-//! Rulesets with a part left out, to see what it costs. They do not enforce what they should.
+//! Rulesets without one part, to measure its cost. They do not enforce the policies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(crate) enum Part {
     Counters,
     /// The check that a packet comes from the interface of its source address.
     OwnAddresses,
-    /// The checks that no connection begins with a later packet, and that errors belong to a connection.
+    /// The checks of segments without a connection, and of ICMP errors.
     MidStream,
     /// The check that a chain without a verdict does not accept.
     FailClosed,
@@ -44,7 +44,7 @@ impl Part {
         Part::EveryRule,
     ];
 
-    /// Leaves out what is a part of the plan.
+    /// Removes a part of the plan.
     pub(super) fn leave_out_of_plan(self, plan: &mut Plan) {
         if self == Part::Admin {
             let chains = plan.chains.values_mut();
@@ -52,7 +52,7 @@ impl Part {
         }
     }
 
-    /// Leaves out what is a part of the ruleset.
+    /// Removes a part of the ruleset.
     pub(super) fn leave_out(self, ruleset: &mut Ruleset) {
         for chain in &mut ruleset.chains {
             if self == Part::Counters {
@@ -83,7 +83,7 @@ impl Part {
     }
 }
 
-/// Whether a rule looks something up in a set whose name begins with a word.
+/// Whether a rule has a lookup in a set whose name has a prefix.
 fn looks_up(rule: &Rule, word: &str) -> bool {
     let mut matches = rule.matches.iter();
     matches.any(|it| matches!(it, Match::Lookup { set, .. } if set.as_str().starts_with(word)))
@@ -96,7 +96,7 @@ fn jumps(rule: &Rule, word: &str) -> bool {
         .any(|it| matches!(it, Statement::Verdict(Verdict::Jump(chain)) if chain.as_str() == word))
 }
 
-/// Whether a rule is for connections that are new, or for what is related to one.
+/// Whether a rule matches packets of state new or related.
 fn is_about_state(rule: &Rule) -> bool {
     let first = rule.matches.first();
     let states = [Match::CtState(state::NEW), Match::CtState(state::RELATED)];

@@ -1,5 +1,5 @@
-//! Checks that the last policy of each direction allows the traffic, behind all other rules, which do
-//! not match: in the plan, and by the counters of the kernel's rules.
+//! Checks that the last policy of each direction allows the traffic, behind all other rules, which
+//! do not match: in the plan, and by the counters of the kernel's rules.
 
 #[cfg(test)]
 mod tests;
@@ -19,11 +19,11 @@ use palisade_nft::load::RuleCount;
 
 use super::cluster::{CLIENT, Load, PODS, PORT, SERVER, pod_address};
 
-/// How many rules of the Admin tier are evaluated first.
+/// The number of rules of the Admin tier, which are evaluated first.
 const ADMIN_RULES: usize = 3;
 
-/// Ensures that a plan, whose unions of more than so many policies are merged, allows the traffic by
-/// the last policy of each direction.
+/// Ensures that a plan, with unions of more than `merge_over` policies merged, allows the traffic
+/// by the last policy of each direction.
 pub(super) fn check(plan: &Plan, load: Load, merge_over: usize) -> Result<()> {
     let families: Vec<Family> = load.stack.families().collect();
     ensure!(
@@ -174,7 +174,7 @@ impl Traffic<'_> {
     }
 }
 
-/// How many flows of each kind have begun.
+/// The number of new flows of each kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Begun {
     pub(super) tcp: u64,
@@ -197,7 +197,7 @@ struct DirectionChains {
     admin: String,
     /// The NetworkPolicies.
     policies: String,
-    /// How many rules the policies before the last have become; `None`: all of them are one rule.
+    /// The number of rules of the policies before the last, or `None` if all are one rule.
     before: Option<usize>,
 }
 

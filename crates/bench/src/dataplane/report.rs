@@ -21,11 +21,11 @@ pub(crate) struct DataplaneReport {
     pub(super) busy: [String; 2],
     pub(super) core: usize,
     pub(super) real_time: bool,
-    /// What is missing, and what it means.
+    /// A missing capability, and its consequence.
     pub(super) notes: Vec<String>,
     pub(super) runs: usize,
     pub(super) slices: usize,
-    /// How many flows the rules that should allow them have counted.
+    /// The number of flows counted by the rules that allow them.
     pub(super) checked: u64,
     /// The least of all runs.
     pub(super) charged: f64,
@@ -81,7 +81,7 @@ pub(crate) struct Flatness {
 const FLAT: f64 = 1.03;
 const LOAD_SECONDS: f64 = 0.3;
 
-/// What a measure may cost next to connection tracking alone.
+/// The limit of a cost, relative to connection tracking alone.
 fn bar(measure: Measure, kind: Kind) -> Option<f64> {
     match (measure, kind) {
         (Measure::Established(_), Kind::Policies(_)) => Some(1.05),
@@ -171,7 +171,7 @@ pub(super) fn flatness(runs: &[Run], kinds: &[Kind]) -> Vec<Flatness> {
 }
 
 impl DataplaneReport {
-    /// Ensures that everything that is reported was measured: a figure is a time, and so more than nothing.
+    /// Ensures that every reported figure was measured: a time is positive.
     pub(super) fn check(&self) -> Result<()> {
         let is_time = |it: f64| it.is_finite() && it > 0.0;
         for costs in &self.traffic {
@@ -183,7 +183,7 @@ impl DataplaneReport {
                 ];
                 ensure!(
                     figures.into_iter().all(is_time),
-                    "nothing was measured: {} through {}",
+                    "not measured: {} through {}",
                     costs.measure,
                     cost.kind
                 );
@@ -201,11 +201,11 @@ impl DataplaneReport {
         for (name, took) in loads.chain(changes) {
             let whole = took.kernel_seconds + took.encode_seconds;
             let is_measured = is_time(took.wall_seconds) && is_time(whole);
-            ensure!(is_measured, "nothing was measured: {name}");
+            ensure!(is_measured, "not measured: {name}");
         }
         let no_tables = self.loads.is_empty() && self.changes.is_empty() && self.same.is_empty();
         let no_packets = self.runs == 0 && self.denied.is_empty();
-        ensure!(!(no_tables && no_packets), "nothing was to be measured");
+        ensure!(!(no_tables && no_packets), "no measurement is selected");
         Ok(())
     }
 }

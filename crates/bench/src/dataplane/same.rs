@@ -1,4 +1,4 @@
-//! Kernel memory of policies whose selectors differ and select the same pods.
+//! The kernel's memory for policies with different selectors of the same pods.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -27,7 +27,7 @@ const TRIES: usize = 3;
 /// The kernel removes a namespace some time after its last use; this is ample.
 const SETTLING: Duration = Duration::from_millis(1_000);
 
-/// How many policies select how many pods.
+/// The numbers of policies and of selected pods.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Same {
     policies: usize,
@@ -50,7 +50,7 @@ impl FromStr for Same {
     }
 }
 
-/// What they take.
+/// Their memory.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SameReport {
@@ -63,7 +63,7 @@ pub(crate) struct SameReport {
     size: Size,
     /// The least of some loads.
     wall_seconds: f64,
-    /// The median of how much more the kernel had after a load.
+    /// The median of the kernel's additional memory after a load.
     memory_bytes: f64,
 }
 
@@ -151,7 +151,7 @@ fn pod(name: &str, node: &str, (network, number): (u8, usize)) -> Value {
         "status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}})
 }
 
-/// A policy with a subject of its own, whose peers are those of all others by another selector.
+/// A policy with its own subject, and its own selector for the peers of all policies.
 fn policy(number: usize) -> Value {
     let from = json!({"podSelector": {"matchExpressions": [
         {"key": "app", "operator": "In", "values": ["web", format!("other-{number}")]}]}});

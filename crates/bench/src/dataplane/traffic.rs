@@ -1,7 +1,7 @@
 //! Traffic in slices: the same work in every variant, in turns, and the processor time it takes.
 //!
-//! Client and server are one thread on one core, so that the kernel forwards each packet while it
-//! is being sent, and charges all of it to this thread.
+//! Client and server are one thread on one core: the kernel forwards each packet during the send
+//! call, and charges all work to this thread.
 
 use std::fmt;
 use std::io::{Read as _, Write as _};
@@ -17,19 +17,19 @@ use serde::{Serialize, Serializer};
 use super::variant::{Ends, Variant};
 use crate::clock::own_cpu;
 
-/// How many packets a slice of the lasting flow has, and connections one of them.
+/// Packets in a slice of the lasting flow, and connections in a slice of them.
 const PACKETS: usize = 4_000;
 const CONNECTIONS: usize = 300;
-/// How many flows of one packet a slice has.
+/// Flows of one packet in a slice.
 pub(super) const FRESH: usize = 1_000;
 
-/// So many packets are sent before they are received: as many as surely find room at the server.
-/// Receiving is not timed, since nothing on the way has a part in it.
+/// Packets sent before they are received: the server's buffer surely holds them. Receiving is not
+/// timed: it does not involve the path.
 const BURST: usize = 50;
 
 const PAYLOAD: [u8; 64] = [7; 64];
 
-/// What is measured.
+/// The kinds of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
     /// A packet of a UDP flow that was answered.
@@ -71,7 +71,7 @@ impl Serialize for Measure {
     }
 }
 
-/// What a slice took, in seconds.
+/// The time of a slice, in seconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slice {
     cpu: f64,
@@ -93,7 +93,7 @@ pub(super) struct Run {
     pub(super) nanoseconds: Vec<Vec<f64>>,
     /// Slices of each measure and variant.
     pub(super) slices: usize,
-    /// How much of the time that passed was charged to this thread.
+    /// The share of the elapsed time that was charged to this thread.
     pub(super) charged: f64,
 }
 
@@ -145,7 +145,7 @@ pub(super) fn percentile(mut samples: Vec<f64>, percent: usize) -> f64 {
 }
 
 fn slice(variant: &mut Variant, measure: Measure) -> Result<Slice> {
-    // Whatever connections others have left would slow this down.
+    // Connections of other measurements would slow this one down.
     variant.delete_connections()?;
     let slice = match measure {
         Measure::Established(family) => {
@@ -179,7 +179,7 @@ fn timed(count: usize, work: impl FnOnce() -> Result<()>) -> Result<Slice> {
 }
 
 impl Ends {
-    /// Takes packets from the server's socket. They are there already, unless one was lost.
+    /// Receives packets from the server's socket. All have arrived, unless one was lost.
     fn receive(&self, count: usize) -> Result<()> {
         let mut buffer = [0; 128];
         for _ in 0..count {
@@ -227,7 +227,7 @@ fn new_flows(ends: &Ends) -> Result<Slice> {
     Ok(whole)
 }
 
-/// The client ends its side first, and the server then resets what is left.
+/// The client closes its side first, and the server then resets the connection.
 fn connections(variant: &Variant, family: Family) -> Result<Slice> {
     let ends = variant.ends(family);
     let clients = variant.clients(family, CONNECTIONS)?;

@@ -1,4 +1,4 @@
-//! A variant: a node with two pods of its own, and the sockets that the traffic goes through.
+//! A variant: a node with two pods, and the sockets of the traffic.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -21,17 +21,17 @@ use super::traffic::FRESH;
 /// Everything arrives at once or never.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long nothing has to arrive for it to be dropped.
+/// The time after which a packet counts as dropped.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// What a node does with packets.
+/// The ruleset of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// It forwards them.
     Forwarding,
     /// It tracks connections too, as it does wherever there are Services.
     Conntrack,
-    /// It enforces so many policies.
+    /// A number of policies.
     Policies(usize),
     /// It would, if a part were not missing.
     Without(Part),
@@ -74,9 +74,9 @@ pub(super) struct Ends {
     pub(super) server: SocketAddr,
     /// Where the server takes packets.
     pub(super) receiver: UdpSocket,
-    /// The one flow that lasts.
+    /// The lasting flow.
     pub(super) sender: UdpSocket,
-    /// Flows of one packet each, as often as connection tracking forgets them.
+    /// Flows of one packet each, whose entries are deleted after each slice.
     pub(super) fresh: Vec<UdpSocket>,
     /// Where the server takes connections.
     pub(super) listener: Socket,
@@ -127,15 +127,15 @@ impl Variant {
         });
     }
 
-    /// Ensures that policies are enforced as they should be, by packets to a closed port and by what
-    /// the rules have counted of all traffic so far. Returns how many flows that was.
+    /// Ensures that policies are enforced, by packets to a closed port and by the rules' counters
+    /// of all traffic so far. Returns the number of flows.
     pub(super) fn check(&mut self) -> Result<u64> {
         self.check_enforcement()?;
         self.check_counters()
     }
 
-    /// Every flow was allowed by the last rule of each direction, and none by the others; later packets of
-    /// a flow pass without evaluation.
+    /// Every flow was allowed by the last rule of each direction, and none by the others; later
+    /// packets of a flow pass without evaluation.
     fn check_counters(&mut self) -> Result<u64> {
         let Some(paths) = &self.paths else {
             return Ok(0);
@@ -186,7 +186,7 @@ impl Variant {
         }
     }
 
-    /// Forgets all connections.
+    /// Deletes all entries of connection tracking.
     pub(super) fn delete_connections(&mut self) -> Result<()> {
         Ok(self.conntrack.flush()?)
     }
@@ -225,8 +225,8 @@ impl Ends {
             let receiver = UdpSocket::bind(server)?;
             receiver.set_read_timeout(Some(PATIENCE))?;
             let listener = stream(family)?;
-            // Its connections inherit these. They are reset when both sides have finished: a socket in
-            // TIME_WAIT would delay later ones.
+            // Its connections inherit these. They are reset when both sides have finished: a socket
+            // in TIME_WAIT would delay later ones.
             listener.set_linger(Some(Duration::ZERO))?;
             listener.set_read_timeout(Some(PATIENCE))?;
             listener.bind(&server.into())?;
@@ -282,7 +282,7 @@ fn topology() -> Topology {
     }
 }
 
-/// A node with nothing on it.
+/// A node without tables.
 pub(super) fn empty_node() -> Result<LabNetwork> {
     let topology = Topology {
         nodes: vec![node_spec()],

@@ -2,7 +2,7 @@
 
 #![allow(
     clippy::indexing_slicing,
-    reason = "the objects are our generator's, so that every field that is named is there or null"
+    reason = "the objects are our generator's: every named field exists or is null"
 )]
 
 use std::hint::black_box;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::report::{EventKind, Times};
 use palisade_generate::Rng;
 
-/// How many pods, namespaces and policies are kept to make events of.
+/// The number of pods, namespaces and policies kept for events.
 const KEPT: usize = 4_000;
 
 /// Some objects of the cluster.
@@ -49,8 +49,8 @@ impl Sample {
         }
     }
 
-    /// Keeps an object, if it is one of those that are kept. Policies come behind pods, so that it is
-    /// known which of them select local pods.
+    /// Keeps an object for events. Policies come after pods: it is then known which of them select
+    /// local pods.
     pub(super) fn consider(&mut self, object: &Value) {
         self.n_seen += 1;
         let list = match object["kind"].as_str().unwrap_or_default() {
@@ -183,14 +183,15 @@ fn timed(
 ) -> Result<EventKind> {
     let sources = [Source::new("events.json", serde_json::to_vec(events)?)];
     let manifests = read(&sources, Options::default(), &|_| {});
-    // Alone, what other programs do in between would count; the clock of the thread is slower. In a
-    // batch, a look at the clock would take as long as an event, so that its events count alike.
+    // For a single event, the time of other programs must not count, but the thread's clock is
+    // slower. In a batch, reading the clock takes as long as an event: the batch is timed as a
+    // whole.
     let alone = batch == 1;
     let clock = || if alone { Clock::cpu() } else { Clock::wall() };
     let (mut sets, mut whole, mut commits) = (Vec::new(), Vec::new(), Vec::new());
     let mut changes = 0;
     for batch in manifests.objects.chunks(batch) {
-        // What they mean has just been found out where all this is used.
+        // The caller has just lowered them.
         let meanings = batch
             .iter()
             .filter_map(|object| Some((key(object)?, lower_one(object))));

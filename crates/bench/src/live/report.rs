@@ -12,16 +12,16 @@ pub struct LiveReport {
     pub(super) seed: u64,
     pub(super) node: String,
     pub(super) counts: Counts,
-    /// How many memberships the groups have together.
+    /// The number of members of all groups.
     pub(super) members: u64,
-    /// What is kept allocated, everything included.
+    /// All allocated memory.
     pub(super) kept_bytes: u64,
     /// The commit after all objects have come.
     pub(super) first_commit_seconds: f64,
     pub(super) kinds: Vec<EventKind>,
 }
 
-/// How much there is.
+/// The sizes.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Counts {
@@ -58,7 +58,7 @@ impl From<palisade_core::incremental::Counts> for Counts {
 pub(super) struct EventKind {
     pub(super) name: &'static str,
     pub(super) events: usize,
-    /// How many events a commit ends.
+    /// The number of events of a commit.
     pub(super) batch: usize,
     /// Taking one in.
     pub(super) set: Times,
@@ -66,7 +66,7 @@ pub(super) struct EventKind {
     pub(super) with_commit: Times,
     /// The commit of a batch.
     pub(super) commit: Times,
-    /// How many changes of members, rule chains and pods an event made on average.
+    /// The average numbers of changes of members, rule chains and pods per event.
     pub(super) changes: f64,
 }
 

@@ -13,7 +13,7 @@ pub(super) const PROTOCOLS: [&str; 3] = ["tcp", "udp", "sctp"];
 /// Ports of each protocol, as ascending runs that do not meet.
 pub(super) type Ports = [Vec<(u16, u16)>; 3];
 
-/// Sets of ports, each kept once, so that equal sets have equal numbers. 0 is the empty set.
+/// Interned sets of ports: equal sets have equal numbers. 0 is the empty set.
 #[derive(Debug)]
 pub(super) struct Sets {
     numbers: BTreeMap<Ports, usize>,
@@ -76,7 +76,7 @@ impl Sets {
 /// Addresses outside the cluster, from the first to the last, and a set of ports.
 pub(super) type Range = (u32, u32, usize);
 
-/// One program's answers. What is missing is denied.
+/// One program's answers. Missing pairs are denied.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Answers {
     /// From pod to pod.
@@ -116,7 +116,8 @@ impl Answers {
         Ok(answers)
     }
 
-    /// `src,dst,conn,network`: workloads as `namespace/name[Kind]`, ranges as `first-last[External]`.
+    /// `src,dst,conn,network`: workloads as `namespace/name[Kind]`, ranges as
+    /// `first-last[External]`.
     pub(super) fn theirs(text: &str, cluster: &Cluster, sets: &mut Sets) -> Result<Answers> {
         let mut answers = Answers::default();
         for fields in csv(text)
@@ -183,8 +184,8 @@ fn run(text: &str) -> Option<(u16, u16)> {
     }
 }
 
-/// `tcp/1-79 udp/* icmp`; what is not simply allowed has a mark, and protocols without ports are
-/// left out, since only Palisade reports them.
+/// `tcp/1-79 udp/* icmp`; ports that are not certainly allowed have a mark, and protocols without
+/// ports are left out, as only Palisade reports them.
 fn our_ports(text: &str) -> Option<Ports> {
     let mut ports = Ports::default();
     for word in text.split_whitespace() {
@@ -204,7 +205,8 @@ fn our_ports(text: &str) -> Option<Ports> {
     Some(ports)
 }
 
-/// `All Connections`, `No Connections`, or `TCP 80,443-445,UDP 53`; a protocol alone means all ports.
+/// `All Connections`, `No Connections`, or `TCP 80,443-445,UDP 53`; a protocol alone means all
+/// ports.
 fn their_ports(text: &str) -> Option<Ports> {
     let mut ports = Ports::default();
     match text.trim() {

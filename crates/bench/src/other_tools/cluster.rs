@@ -10,7 +10,7 @@ use palisade_generate::point::{Plan, each_object};
 use palisade_generate::{Style, to_yaml};
 use serde_json::{Map, Value, json};
 
-/// What both programs know of the cluster.
+/// The parts of the cluster that both programs read.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
     /// Pods by `namespace/name`, with the place of each in answers.
@@ -26,7 +26,7 @@ pub(super) struct Cluster {
     pub(super) bytes: u64,
 }
 
-/// Writes a cluster of so many workloads, one pod each.
+/// Writes a cluster of a number of workloads, one pod each.
 pub(super) fn write(dir: &Path, seed: u64, workloads: u64, admin_policies: u64) -> Result<Cluster> {
     let mut plan = Plan::new(
         workloads,
@@ -100,8 +100,8 @@ impl Cluster {
     }
 }
 
-/// A cluster-wide policy in the words of the API's first version, as far as it had them; what was
-/// Baseline becomes Admin, since that version has one baseline policy only.
+/// A cluster-wide policy in the first version of the API, as far as it can express it. Baseline
+/// becomes Admin, as that version has only one baseline policy.
 fn admin(policy: &Value) -> Value {
     let field = |path: &str| policy.pointer(path).cloned().unwrap_or_default();
     let mut spec = Map::new();

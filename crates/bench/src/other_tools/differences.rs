@@ -8,7 +8,7 @@ use super::cluster::Cluster;
 /// Why two programs differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
-    /// The specification lets an address block match pods; netpol-analyzer never does.
+    /// By the specification, an address block matches pods; netpol-analyzer never does.
     BlockOfPods,
     /// Addresses that are no other host's; palisade does not report them.
     NoHost,
@@ -32,8 +32,8 @@ impl Class {
     }
 }
 
-/// Addresses that no host in a network has: those of this network, of the host itself, of groups, and
-/// reserved ones.
+/// Addresses that no host in a network has: those of this network, of the host itself, of groups,
+/// and reserved ones.
 const NO_HOST: [(u32, u32); 3] = [
     (0, 0x00ff_ffff),
     (0x7f00_0000, 0x7fff_ffff),
@@ -47,7 +47,7 @@ pub(super) struct Difference {
     pub(super) text: String,
 }
 
-/// How many answers were compared, and those that differ.
+/// The number of compared answers, and those that differ.
 pub(super) fn differences(
     cluster: &Cluster,
     ours: &Answers,

@@ -8,7 +8,7 @@ use super::differences::{Class, Difference};
 use crate::report::Summary;
 use crate::scale::{head, row};
 
-/// How many times as fast the bar wants us to be, and from how many workloads on.
+/// The required factor of speed, and the number of workloads from which it applies.
 const BAR: (f64, u64) = (1_000.0, 1_000);
 
 /// All that is reported.

@@ -4,8 +4,8 @@ use palisade_core::analysis::connect::{Connectivity, Selection, Summary};
 use palisade_core::model::Cluster;
 use palisade_core::program::Program;
 
-/// What `palisade connectivity --summary` computes, on the threads of the pool that it is called in;
-/// and how many classes of sources and of destinations policies distinguish.
+/// Computes `palisade connectivity --summary` on the threads of the current pool, and the numbers
+/// of classes of sources and of destinations.
 pub(crate) fn fold<'c>(
     cluster: &'c Cluster<'c>,
     program: &'c Program,

@@ -1,4 +1,4 @@
-//! What was to be reached, and whether it was.
+//! The goals, and whether they are met.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::report::{Point, Process, fold_name, megabytes};
 /// The cluster of the goals.
 const TARGET: &str = "L";
 
-/// A goal, and what was measured of it.
+/// A goal, and its measurement.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Goal {
@@ -70,7 +70,7 @@ pub(super) fn goals(points: &[Point]) -> Vec<Goal> {
         ),
         goal(
             "G3",
-            "a verdict p50 <= 100 ns, p99 <= 1 us, nothing allocated",
+            "a verdict p50 <= 100 ns, p99 <= 1 us, no allocation",
             Some(()),
             |()| {
                 (

@@ -11,8 +11,8 @@ const RIGHT: f64 = 660.0;
 const TOP: f64 = 56.0;
 const BOTTOM: f64 = 452.0;
 
-/// The clusters that lines lead through: each step of size changes everything. The others have as many
-/// pods as one of these.
+/// The clusters that lines lead through: each step of size changes everything. The others have as
+/// many pods as one of these.
 const LINE: [&str; 4] = ["S20", "R", "L", "X"];
 
 /// Colours that differ on white and on black, and for people who see few colours.

@@ -1,5 +1,5 @@
-//! The parts of one measurement that run in processes of their own, and none finds memory
-//! warm that another has used.
+//! The parts of one measurement that run in processes of their own, and none finds memory warm that
+//! another has used.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::verdict::{Latency, Spent, all, latency};
 /// A part of a measurement.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Step {
-    /// Decode a JSON list and do nothing with it
+    /// Only decode a JSON list
     Bare { file: PathBuf },
     /// Read, lower, compile, decide and fold a cluster
     Engine {
@@ -32,7 +32,7 @@ pub(crate) enum Step {
         seed: u64,
         #[arg(long)]
         flows: usize,
-        /// How many threads folding may use
+        /// The number of threads for folding
         #[arg(long, value_delimiter = ',')]
         threads: Vec<usize>,
     },
@@ -44,7 +44,7 @@ pub(crate) enum Step {
     },
 }
 
-/// What a bare parse took.
+/// The cost of a bare parse.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Bare {
@@ -63,7 +63,7 @@ pub(crate) struct Reading {
     pub(crate) objects: u64,
 }
 
-/// What the engine took, and what it found.
+/// The cost and the result of the engine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Engine {
@@ -71,7 +71,7 @@ pub(crate) struct Engine {
     pub(crate) read: Spent,
     pub(crate) lower: Spent,
     pub(crate) compile: Spent,
-    /// On so many threads.
+    /// The number of threads.
     pub(crate) folds: Vec<Fold>,
     pub(crate) latency: Latency,
     pub(crate) verdicts_per_second: f64,
@@ -94,7 +94,7 @@ pub(crate) struct Fold {
     pub(crate) spent: Spent,
 }
 
-/// Runs the step and returns what it took as JSON.
+/// Runs the step and returns its cost as JSON.
 pub(crate) fn step(step: &Step) -> Result<String> {
     Ok(match step {
         Step::Bare { file } => serde_json::to_string(&bare_parse(file)?)?,
@@ -179,7 +179,7 @@ fn engine(file: &Path, seed: u64, n_flows: usize, threads: &[usize]) -> Result<E
     })
 }
 
-/// What a value took to make.
+/// The cost of a value.
 fn timed<T>(make: impl FnOnce() -> T) -> Result<(T, Spent)> {
     let (wall, cpu) = (Instant::now(), all_cpu()?);
     let made = make();

@@ -18,7 +18,7 @@ pub(crate) struct VerdictReport {
     pub(super) port_atoms: u64,
     pub(super) flows: u64,
     pub(super) shares: Vec<Share>,
-    /// By how much the memory in use grew at most while all flows were decided.
+    /// The maximum growth of the allocated memory while all flows are evaluated.
     pub(super) allocated_bytes: u64,
     /// Without a clock in between, in the quietest run.
     pub(super) verdicts_per_second: f64,
@@ -30,7 +30,7 @@ pub(crate) struct VerdictReport {
     pub(super) phases: Vec<Phases>,
 }
 
-/// How often a kind of reason decides a direction.
+/// The number of directions that a kind of reason decides.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Share {
@@ -48,7 +48,7 @@ pub(crate) struct Phases {
     pub(super) compile: Spent,
 }
 
-/// What a phase took.
+/// The cost of a phase.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Spent {

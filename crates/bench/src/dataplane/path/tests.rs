@@ -1,4 +1,5 @@
-//! The benchmark's own checks: they hold at every size, and fail for plans and counts that are wrong.
+//! The benchmark's own checks: they hold at every size, and fail for plans and counts that are
+//! wrong.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,7 +39,8 @@ fn policies_are_spread_over_pods() {
 /// Making a plan checks it.
 #[test]
 fn the_traffic_is_allowed_by_the_last_policy_at_every_size() {
-    // All about two pods, one by one; some for each pod, unevenly spread; many for two pods, merged.
+    // All about two pods, one by one; some for each pod, unevenly spread; many for two pods,
+    // merged.
     for (policies, stack) in [
         (10, Stack::Ipv4),
         (10, Stack::Dual),
@@ -137,7 +139,8 @@ fn counts_of_other_rules_are_refused() {
         closed: 1,
     };
     for (policies, right, wrong) in [
-        // Five policies: the last is a rule for each of its two ports, and then everything is dropped.
+        // Five policies: the last is a rule for each of its two ports, and then everything is
+        // dropped.
         (
             10,
             &[0, 0, 0, 0, 3, 5, 0][..],
