@@ -51,221 +51,103 @@ fn durations() -> Histogram {
     Histogram::new(exponential_buckets(0.000_25, 2.0, 20))
 }
 
-/// All metrics of the agent.
-#[derive(Debug)]
-pub struct Metrics {
-    registry: Registry,
-    programming: Family<StageLabel, Histogram, fn() -> Histogram>,
-    pod_programming: Histogram,
-    transactions: Family<ResultLabel, Counter>,
-    replacements: Family<ReasonLabel, Counter>,
-    drift_repairs: Counter,
-    cleared_marks: Counter,
-    generation: Gauge,
-    objects: Family<KindLabel, Gauge>,
-    kernel_objects: Family<TypeLabel, Gauge>,
-    problems: Family<SeverityLabel, Gauge>,
-    unread_objects: Gauge,
-    outliving_policies: Gauge,
-    over_budget_policies: Gauge,
-    ready: Gauge,
-    source_age: Gauge<f64, AtomicU64>,
-    watch_ages: Family<KindLabel, Gauge<f64, AtomicU64>>,
-    watch_events: Family<KindLabel, Counter>,
-    watch_lists: Family<KindLabel, Counter>,
-    watch_errors: Family<KindLabel, Counter>,
-    senders_unchecked: Gauge,
-    programs_unchecked: Gauge,
-    bypasses: Gauge,
-    unclosed: Gauge,
-    listen_failures: Counter,
-    conntrack_entries: Gauge,
-    conntrack_max: Gauge,
-    events: Family<ResultLabel, Counter>,
-    process: Process,
+/// Defines [`Metrics`] by a table: a field, its type, its name in the output without prefix and
+/// suffix, its unit if it has one, its help, and how to create it if it has no default. The order is
+/// that of the output.
+macro_rules! metrics {
+    ($($field:ident: $type:ty = $name:literal $(in $unit:ident)?, $help:literal $(, $new:expr)?;)*) => {
+        /// All metrics of the agent.
+        #[derive(Debug)]
+        pub struct Metrics {
+            registry: Registry,
+            process: Process,
+            $($field: $type,)*
+        }
+
+        impl Metrics {
+            /// Creates and registers all metrics.
+            pub fn new() -> Metrics {
+                let mut registry = Registry::with_prefix("palisade");
+                let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
+                registry.register("build", "The running version", build);
+                $(
+                    let $field: $type = metrics!(@new $($new)?);
+                    metrics!(@register registry, $name, $help, $field.clone() $(, $unit)?);
+                )*
+                Metrics {
+                    registry,
+                    process: Process::new(),
+                    $($field,)*
+                }
+            }
+        }
+    };
+    (@new) => { Default::default() };
+    (@new $new:expr) => { $new };
+    (@register $registry:ident, $name:literal, $help:literal, $metric:expr) => {
+        $registry.register($name, $help, $metric)
+    };
+    (@register $registry:ident, $name:literal, $help:literal, $metric:expr, $unit:ident) => {
+        $registry.register_with_unit($name, $help, Unit::$unit, $metric)
+    };
+}
+
+metrics! {
+    programming: Family<StageLabel, Histogram, fn() -> Histogram> =
+        "policy_programming_duration" in Seconds,
+        "Time from a change to its commit in the kernel: since it arrived, and since it was written, by the API server's clock in whole seconds",
+        Family::new_with_constructor(durations as fn() -> Histogram);
+    pod_programming: Histogram = "pod_programming_duration" in Seconds,
+        "Time from the arrival of a pod of this node with an address to its commit in the kernel",
+        durations();
+    transactions: Family<ResultLabel, Counter> = "kernel_transactions",
+        "Transactions of nftables, by result";
+    replacements: Family<ReasonLabel, Counter> = "table_replacements",
+        "Installations of the whole table, by reason";
+    drift_repairs: Counter = "drift_repairs",
+        "Restorations of the table after a change by another program";
+    cleared_marks: Counter = "mark_sweeps", "Clearings of stale connection marks";
+    generation: Gauge = "generation", "The generation of the policies in the kernel";
+    objects: Family<KindLabel, Gauge> = "objects", "Known objects, by kind";
+    kernel_objects: Family<TypeLabel, Gauge> = "kernel_objects",
+        "Objects of this node in the kernel, by type";
+    problems: Family<SeverityLabel, Gauge> = "problems",
+        "Problems in the objects, by severity";
+    unread_objects: Gauge = "unread_objects",
+        "Unreadable objects of the API server; their last readable state stays enforced";
+    outliving_policies: Gauge = "outliving_policies",
+        "Deleted NetworkPolicies that stay enforced until the last pod of their namespace is gone";
+    over_budget_policies: Gauge = "over_budget_policies",
+        "NetworkPolicies over the budget of their namespace, which isolate their pods and allow nothing";
+    ready: Gauge = "ready",
+        "1 while the agent is ready, 0 otherwise; /readyz has the reasons";
+    source_age: Gauge<f64, AtomicU64> = "source_last_event_age" in Seconds,
+        "Time since the last event of the source";
+    watch_ages: Family<KindLabel, Gauge<f64, AtomicU64>> = "watch_last_event_age" in Seconds,
+        "Time since the last event of a kind from the API server";
+    watch_events: Family<KindLabel, Counter> = "watch_events",
+        "Watch events of single objects, by kind";
+    watch_lists: Family<KindLabel, Counter> = "watch_lists",
+        "Lists of all objects from the API server, by kind";
+    watch_errors: Family<KindLabel, Counter> = "watch_errors",
+        "Failures to read objects from the API server, by kind";
+    events: Family<ResultLabel, Counter> = "events", "Events of the node, by result";
+    senders_unchecked: Gauge = "senders_unchecked",
+        "Addresses of this node's pods whose interface can send with other source addresses";
+    programs_unchecked: Gauge = "programs_unchecked",
+        "1 while the agent cannot find eBPF programs attached by tcx on the path to this node's pods";
+    bypasses: Gauge = "policies_bypassed",
+        "Paths on which packets of this node's pods bypass its policies, or may";
+    unclosed: Gauge = "pods_unclosed",
+        "1 while pods of this node are open that must be closed, because their addresses are unknown";
+    listen_failures: Counter = "listen_failures",
+        "Failures to listen on the address for health and metrics";
+    conntrack_entries: Gauge = "conntrack_entries", "Connections tracked by the kernel";
+    conntrack_max: Gauge = "conntrack_max",
+        "Limit of tracked connections; beyond it the kernel drops new ones";
 }
 
 impl Metrics {
-    /// Creates and registers all metrics.
-    pub fn new() -> Metrics {
-        let mut registry = Registry::with_prefix("palisade");
-        // Histograms have no default: they need buckets.
-        let programming = Family::new_with_constructor(durations as fn() -> Histogram);
-        registry.register_with_unit(
-            "policy_programming_duration",
-            "Time from a change to its commit in the kernel: since it arrived, and since it was written, by the API server's clock in whole seconds",
-            Unit::Seconds,
-            programming.clone(),
-        );
-        let pod_programming = durations();
-        registry.register_with_unit(
-            "pod_programming_duration",
-            "Time from the arrival of a pod of this node with an address to its commit in the kernel",
-            Unit::Seconds,
-            pod_programming.clone(),
-        );
-        let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("build", "The running version", build);
-        let metrics = Metrics {
-            programming,
-            pod_programming,
-            events: Family::default(),
-            process: Process::new(),
-            transactions: Family::default(),
-            replacements: Family::default(),
-            drift_repairs: Counter::default(),
-            cleared_marks: Counter::default(),
-            generation: Gauge::default(),
-            objects: Family::default(),
-            kernel_objects: Family::default(),
-            problems: Family::default(),
-            unread_objects: Gauge::default(),
-            outliving_policies: Gauge::default(),
-            over_budget_policies: Gauge::default(),
-            ready: Gauge::default(),
-            source_age: Gauge::default(),
-            watch_ages: Family::default(),
-            watch_events: Family::default(),
-            watch_lists: Family::default(),
-            watch_errors: Family::default(),
-            senders_unchecked: Gauge::default(),
-            programs_unchecked: Gauge::default(),
-            bypasses: Gauge::default(),
-            unclosed: Gauge::default(),
-            listen_failures: Counter::default(),
-            conntrack_entries: Gauge::default(),
-            conntrack_max: Gauge::default(),
-            registry: Registry::default(),
-        };
-        registry.register(
-            "kernel_transactions",
-            "Transactions of nftables, by result",
-            metrics.transactions.clone(),
-        );
-        registry.register(
-            "table_replacements",
-            "Installations of the whole table, by reason",
-            metrics.replacements.clone(),
-        );
-        registry.register(
-            "drift_repairs",
-            "Restorations of the table after a change by another program",
-            metrics.drift_repairs.clone(),
-        );
-        registry.register(
-            "mark_sweeps",
-            "Clearings of stale connection marks",
-            metrics.cleared_marks.clone(),
-        );
-        registry.register(
-            "generation",
-            "The generation of the policies in the kernel",
-            metrics.generation.clone(),
-        );
-        registry.register("objects", "Known objects, by kind", metrics.objects.clone());
-        registry.register(
-            "kernel_objects",
-            "Objects of this node in the kernel, by type",
-            metrics.kernel_objects.clone(),
-        );
-        registry.register(
-            "problems",
-            "Problems in the objects, by severity",
-            metrics.problems.clone(),
-        );
-        registry.register(
-            "unread_objects",
-            "Unreadable objects of the API server; their last readable state stays enforced",
-            metrics.unread_objects.clone(),
-        );
-        registry.register(
-            "outliving_policies",
-            "Deleted NetworkPolicies that stay enforced until the last pod of their namespace is gone",
-            metrics.outliving_policies.clone(),
-        );
-        registry.register(
-            "over_budget_policies",
-            "NetworkPolicies over the budget of their namespace, which isolate their pods and allow nothing",
-            metrics.over_budget_policies.clone(),
-        );
-        registry.register(
-            "ready",
-            "1 while the agent is ready, 0 otherwise; /readyz has the reasons",
-            metrics.ready.clone(),
-        );
-        registry.register_with_unit(
-            "source_last_event_age",
-            "Time since the last event of the source",
-            Unit::Seconds,
-            metrics.source_age.clone(),
-        );
-        registry.register_with_unit(
-            "watch_last_event_age",
-            "Time since the last event of a kind from the API server",
-            Unit::Seconds,
-            metrics.watch_ages.clone(),
-        );
-        registry.register(
-            "watch_events",
-            "Watch events of single objects, by kind",
-            metrics.watch_events.clone(),
-        );
-        registry.register(
-            "watch_lists",
-            "Lists of all objects from the API server, by kind",
-            metrics.watch_lists.clone(),
-        );
-        registry.register(
-            "watch_errors",
-            "Failures to read objects from the API server, by kind",
-            metrics.watch_errors.clone(),
-        );
-        registry.register(
-            "events",
-            "Events of the node, by result",
-            metrics.events.clone(),
-        );
-        registry.register(
-            "senders_unchecked",
-            "Addresses of this node's pods whose interface can send with other source addresses",
-            metrics.senders_unchecked.clone(),
-        );
-        registry.register(
-            "programs_unchecked",
-            "1 while the agent cannot find eBPF programs attached by tcx on the path to this node's pods",
-            metrics.programs_unchecked.clone(),
-        );
-        registry.register(
-            "policies_bypassed",
-            "Paths on which packets of this node's pods bypass its policies, or may",
-            metrics.bypasses.clone(),
-        );
-        registry.register(
-            "pods_unclosed",
-            "1 while pods of this node are open that must be closed, because their addresses are unknown",
-            metrics.unclosed.clone(),
-        );
-        registry.register(
-            "listen_failures",
-            "Failures to listen on the address for health and metrics",
-            metrics.listen_failures.clone(),
-        );
-        registry.register(
-            "conntrack_entries",
-            "Connections tracked by the kernel",
-            metrics.conntrack_entries.clone(),
-        );
-        registry.register(
-            "conntrack_max",
-            "Limit of tracked connections; beyond it the kernel drops new ones",
-            metrics.conntrack_max.clone(),
-        );
-        Metrics {
-            registry,
-            ..metrics
-        }
-    }
-
     /// Counts an outcome.
     pub fn count(&self, outcome: &SyncOutcome) {
         let result = |result, count: usize| {
