@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use palisade_core::net::Family;
+use palisade_core::net::{Cidr, Family};
 use palisade_core::plan::PortBlock;
 
 use super::abi;
 use crate::netlink::Put;
-use crate::ruleset::{Key, Match, PacketEnd, Rule, Statement, TCP, Verdict};
+use crate::ruleset::{Key, Match, Name, PacketEnd, Rule, Statement, TCP, Verdict};
 
 /// The bytes of all registers: sixteen of four bytes each.
 pub(super) const REGISTERS_BYTES: usize = 64;
@@ -79,14 +79,7 @@ impl Writer<'_> {
     fn condition(&mut self, condition: &Match) {
         let first = Register::FIRST;
         match condition {
-            Match::CtMark { mask, equal, value } => {
-                self.ct(abi::ct::MARK, None, first);
-                // Marks are in host byte order. The bits of other programs are masked out.
-                if *mask != u32::MAX {
-                    self.bitwise(first, &mask.to_ne_bytes(), &[0; 4]);
-                }
-                self.compare(*equal, &value.to_ne_bytes());
-            }
+            Match::CtMark { mask, equal, value } => self.ct_mark(*mask, *equal, *value),
             Match::CtState(bits) => {
                 self.ct(abi::ct::STATE, None, first);
                 // Several states match if any of their bits is set.
@@ -102,14 +95,7 @@ impl Writer<'_> {
                 self.key(Key::CtL4, first);
                 self.compare(true, &[*protocol]);
             }
-            Match::HopLimit(hops) => {
-                if self.family != Some(Family::V6) {
-                    // Byte 7 of an IPv4 header is a part of the fragment offset.
-                    self.family(Family::V6);
-                }
-                self.payload(abi::payload::NETWORK, 7, 1, first);
-                self.compare(true, &[*hops]);
-            }
+            Match::HopLimit(hops) => self.hop_limit(*hops),
             Match::Family(family) => self.family(*family),
             Match::CtPort(start, end) => {
                 self.key(Key::CtPort, first);
@@ -123,19 +109,7 @@ impl Writer<'_> {
                 self.payload(abi::payload::TRANSPORT, 0, 1, first);
                 self.between(&[*start], &[*end]);
             }
-            Match::TcpNotOpening => {
-                const FIN_SYN_RST_ACK: u8 = 0x17;
-                const SYN: u8 = 0x02;
-                if self.l4 != Some(TCP) {
-                    // Byte 13 holds the flags only if the header is one of TCP. The packet's own
-                    // protocol decides, not that of the connection: the latter may be behind an
-                    // extension header.
-                    self.l4(TCP);
-                }
-                self.payload(abi::payload::TRANSPORT, 13, 1, first);
-                self.bitwise(first, &[FIN_SYN_RST_ACK], &[0]);
-                self.compare(false, &[SYN]);
-            }
+            Match::TcpNotOpening => self.tcp_not_opening(),
             Match::Lookup { set, key, missing } => {
                 self.keys(key);
                 let flags = if *missing {
@@ -145,16 +119,7 @@ impl Writer<'_> {
                 };
                 self.lookup(set.as_str(), Register::FIRST, None, flags);
             }
-            Match::LookupNumber { map, of, set, rest } => {
-                // The key of the map begins in the second register, and its number goes to the
-                // first. The other fields then replace the key, behind the number. They may only be
-                // fields of `ct`: comparing the packet's family would overwrite the number.
-                let second = Register(1);
-                self.keys_at(of, second);
-                self.lookup(map.as_str(), second, Some(first.number()), 0);
-                self.keys_at(rest, second);
-                self.lookup(set.as_str(), first, None, 0);
-            }
+            Match::LookupNumber { map, of, set, rest } => self.lookup_number(map, of, set, rest),
             Match::ReverseRoute => {
                 self.expression("fib", |bytes| {
                     bytes.number(abi::fib::TO, first.number());
@@ -167,18 +132,63 @@ impl Writer<'_> {
                 end,
                 block,
                 outside,
-            } => {
-                let prefix = block.net().prefix_len();
-                match block.first() {
-                    IpAddr::V4(network) => {
-                        self.keys(&[Key::Address(*end, Family::V4, prefix)]);
-                        self.compare(!outside, &network.octets());
-                    }
-                    IpAddr::V6(network) => {
-                        self.keys(&[Key::Address(*end, Family::V6, prefix)]);
-                        self.compare(!outside, &network.octets());
-                    }
-                }
+            } => self.within(*end, block, *outside),
+        }
+    }
+
+    fn ct_mark(&mut self, mask: u32, equal: bool, value: u32) {
+        self.ct(abi::ct::MARK, None, Register::FIRST);
+        // Marks are in host byte order. The bits of other programs are masked out.
+        if mask != u32::MAX {
+            self.bitwise(Register::FIRST, &mask.to_ne_bytes(), &[0; 4]);
+        }
+        self.compare(equal, &value.to_ne_bytes());
+    }
+
+    fn hop_limit(&mut self, hops: u8) {
+        if self.family != Some(Family::V6) {
+            // Byte 7 of an IPv4 header is a part of the fragment offset.
+            self.family(Family::V6);
+        }
+        self.payload(abi::payload::NETWORK, 7, 1, Register::FIRST);
+        self.compare(true, &[hops]);
+    }
+
+    fn tcp_not_opening(&mut self) {
+        const FIN_SYN_RST_ACK: u8 = 0x17;
+        const SYN: u8 = 0x02;
+        if self.l4 != Some(TCP) {
+            // Byte 13 holds the flags only if the header is one of TCP. The packet's own protocol
+            // decides, not that of the connection: the latter may be behind an extension header.
+            self.l4(TCP);
+        }
+        self.payload(abi::payload::TRANSPORT, 13, 1, Register::FIRST);
+        self.bitwise(Register::FIRST, &[FIN_SYN_RST_ACK], &[0]);
+        self.compare(false, &[SYN]);
+    }
+
+    /// Looks up a number in a map, and the number with other fields in a set.
+    fn lookup_number(&mut self, map: &Name, of: &[Key], set: &Name, rest: &[Key]) {
+        // The key of the map begins in the second register, and its number goes to the first. The
+        // other fields then replace the key, behind the number. They may only be fields of `ct`:
+        // comparing the packet's family would overwrite the number.
+        let (first, second) = (Register::FIRST, Register(1));
+        self.keys_at(of, second);
+        self.lookup(map.as_str(), second, Some(first.number()), 0);
+        self.keys_at(rest, second);
+        self.lookup(set.as_str(), first, None, 0);
+    }
+
+    fn within(&mut self, end: PacketEnd, block: &Cidr, outside: bool) {
+        let prefix = block.net().prefix_len();
+        match block.first() {
+            IpAddr::V4(network) => {
+                self.keys(&[Key::Address(end, Family::V4, prefix)]);
+                self.compare(!outside, &network.octets());
+            }
+            IpAddr::V6(network) => {
+                self.keys(&[Key::Address(end, Family::V6, prefix)]);
+                self.compare(!outside, &network.octets());
             }
         }
     }

@@ -203,12 +203,29 @@ fn rule(matches: &[Match], statements: &[Statement]) -> Rule {
     }
 }
 
+/// Returns the rules to try: what of a kernel each one needs, and whether Palisade can do without
+/// it.
 fn trials() -> Vec<Trial> {
-    let within = |set, key: &[Key], missing| Match::Lookup {
+    let mut trials = trials_of_connections();
+    trials.extend(trials_of_headers());
+    trials.push(("notrack", false, rule(&[], &[Statement::Notrack])));
+    trials
+}
+
+fn needed(what: &'static str, matches: &[Match], statements: &[Statement]) -> Trial {
+    (what, true, rule(matches, statements))
+}
+
+fn within(set: &'static str, key: &[Key], missing: bool) -> Match {
+    Match::Lookup {
         set: Name::word(set),
         key: key.to_vec(),
         missing,
-    };
+    }
+}
+
+/// Returns the trials of connection tracking.
+fn trials_of_connections() -> Vec<Trial> {
     let client = |family, prefix| {
         [
             Key::Number(1),
@@ -225,6 +242,38 @@ fn trials() -> Vec<Trial> {
         value: 0,
     };
     let way = [Match::CtState(state::NEW), Match::CtIsReply(false)];
+    let accept = Statement::Verdict(Verdict::Accept);
+    let server = Key::Address(PacketEnd::CtServer, Family::V4, 32);
+    let by_number = |of: [Key; 2], set| Match::LookupNumber {
+        map: Name::word("numbers"),
+        of: of.to_vec(),
+        set: Name::word(set),
+        rest: vec![server],
+    };
+    let v4 = within("set4", &client(Family::V4, 32), false);
+    let v6 = within("set6", &client(Family::V6, 64), true);
+    let number = by_number([Key::CtL4, Key::CtPort], "set4");
+    let ranges = [
+        by_number([Key::CtL4, Key::CtPortBits(12)], "ranges4"),
+        within("ranges6", &client(Family::V6, 128), false),
+    ];
+    vec![
+        needed("counters", &[], &[Statement::Counter]),
+        needed("verdicts", &[], &[accept]),
+        needed("connection states", &way, &[]),
+        needed("connection marks", &[mark], &[set_mark]),
+        needed("connection ports", &[Match::CtPort(1, 2)], &[]),
+        needed("IPv4 addresses of connections", &[v4], &[]),
+        needed("IPv6 addresses of connections", &[v6], &[]),
+        needed("connection protocols", &[Match::CtL4(6)], &[]),
+        needed("maps to numbers", &[number], &[]),
+        needed("interval sets by maps of ports", &ranges, &[]),
+    ]
+}
+
+/// Returns the trials of headers, interfaces and routes.
+fn trials_of_headers() -> Vec<Trial> {
+    let source = Key::Address(PacketEnd::Source, Family::V4, 32);
     let headers = [
         Match::L4(6),
         Match::HeaderPort(1, 2),
@@ -233,78 +282,28 @@ fn trials() -> Vec<Trial> {
         Match::HopLimit(255),
     ];
     let flow = [
-        Key::Address(PacketEnd::Source, Family::V4, 32),
+        source,
         Key::Address(PacketEnd::Destination, Family::V4, 32),
         Key::L4,
         Key::HeaderPort,
-    ];
-    let interface = [
-        Key::InterfaceIn,
-        Key::Address(PacketEnd::Source, Family::V4, 32),
     ];
     let some_bits = [
         Key::SourcePortBits(3),
         Key::Address(PacketEnd::CtServer, Family::V4, 24),
     ];
+    let keys = [
+        within("flows", &flow, false),
+        within("interfaces", &[Key::InterfaceIn, source], false),
+        within("set4", &some_bits, false),
+    ];
     let dispatch = Statement::Dispatch {
         map: Name::word("map"),
         key: vec![Key::Address(PacketEnd::CtServer, Family::V4, 32)],
     };
-    let accept = Statement::Verdict(Verdict::Accept);
-    let needed =
-        |what, matches: &[Match], statements: &[Statement]| (what, true, rule(matches, statements));
     vec![
-        needed("counters", &[], &[Statement::Counter]),
-        needed("verdicts", &[], &[accept]),
-        needed("connection states", &way, &[]),
-        needed("connection marks", &[mark], &[set_mark]),
-        needed("connection ports", &[Match::CtPort(1, 2)], &[]),
-        needed(
-            "IPv4 addresses of connections",
-            &[within("set4", &client(Family::V4, 32), false)],
-            &[],
-        ),
-        needed(
-            "IPv6 addresses of connections",
-            &[within("set6", &client(Family::V6, 64), true)],
-            &[],
-        ),
-        needed("connection protocols", &[Match::CtL4(6)], &[]),
-        needed(
-            "maps to numbers",
-            &[Match::LookupNumber {
-                map: Name::word("numbers"),
-                of: vec![Key::CtL4, Key::CtPort],
-                set: Name::word("set4"),
-                rest: vec![Key::Address(PacketEnd::CtServer, Family::V4, 32)],
-            }],
-            &[],
-        ),
-        needed(
-            "interval sets by maps of ports",
-            &[
-                Match::LookupNumber {
-                    map: Name::word("numbers"),
-                    of: vec![Key::CtL4, Key::CtPortBits(12)],
-                    set: Name::word("ranges4"),
-                    rest: vec![Key::Address(PacketEnd::CtServer, Family::V4, 32)],
-                },
-                within("ranges6", &client(Family::V6, 128), false),
-            ],
-            &[],
-        ),
         needed("ports and flags of headers", &headers, &[]),
-        needed(
-            "keys of header fields",
-            &[
-                within("flows", &flow, false),
-                within("interfaces", &interface, false),
-                within("set4", &some_bits, false),
-            ],
-            &[],
-        ),
+        needed("keys of header fields", &keys, &[]),
         needed("verdict maps", &[], &[dispatch]),
         needed("route lookups (fib)", &[Match::ReverseRoute], &[]),
-        ("notrack", false, rule(&[], &[Statement::Notrack])),
     ]
 }
