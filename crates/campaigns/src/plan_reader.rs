@@ -24,7 +24,7 @@ pub fn verdict(
     port: Port,
 ) -> Verdict {
     let chains = plan.pods.get(&own).copied().unwrap_or_default();
-    let Some(chain) = chains.body(direction) else {
+    let Some(chain) = chains.chain(direction) else {
         return Verdict::Allow;
     };
     let chain = &plan.chains[&chain];

@@ -287,7 +287,7 @@ impl IncrementalPlanner {
             groups: self.engine.groups.active.len(),
             sets: self.engine.n_sets(),
             splits: self.engine.splits,
-            chains: self.engine.chains.bodies.len(),
+            chains: self.engine.chains.stored.len(),
         }
     }
 
@@ -339,16 +339,16 @@ impl IncrementalPlanner {
         // chains and pods of the node.
         if self.is_old {
             self.is_old = false;
-            let chains = self.engine.chains.bodies.iter();
+            let chains = self.engine.chains.stored.iter();
             let pods = self.engine.pods.iter();
             let published = &self.engine.published;
             self.snapshot = Arc::new(Snapshot {
                 chains: chains
-                    .map(|(id, it)| published.body(*id, &it.body))
+                    .map(|(id, it)| published.chain(*id, &it.chain))
                     .collect(),
                 pods: pods
                     .filter_map(|(address, (_, chains))| {
-                        Some((*address, published.faced((*chains)?)))
+                        Some((*address, published.pod_chains((*chains)?)))
                     })
                     .collect(),
                 counts: self.counts(),

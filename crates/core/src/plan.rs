@@ -71,7 +71,7 @@ pub struct PodChains {
 
 impl PodChains {
     /// Returns the rule chain of a direction.
-    pub fn body(self, direction: Direction) -> Option<RuleChainId> {
+    pub fn chain(self, direction: Direction) -> Option<RuleChainId> {
         match direction {
             Direction::Ingress => self.ingress,
             Direction::Egress => self.egress,

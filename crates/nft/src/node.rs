@@ -337,7 +337,7 @@ fn subjects(plan: &Plan, direction: Direction, family: Family) -> [Set; 2] {
     let mut map = Set::map(Name::word(names.map), fields.clone());
     let mut set = Set::new(Name::word(names.subjects), fields);
     for (address, pod_chains) in pods_of(plan, family) {
-        if pod_chains.body(direction).is_some() {
+        if pod_chains.chain(direction).is_some() {
             let key = [Value::Address(address)];
             map.push_verdict(&key, Verdict::Jump(Name::at(names.pod, address)));
             set.push(&key);

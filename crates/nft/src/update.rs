@@ -232,7 +232,7 @@ impl TableUpdater {
         }
         let mut rooms = BTreeMap::new();
         for set in &ruleset.sets {
-            if !node::unions::is_of_a_body(&set.name) {
+            if !node::unions::is_of_a_chain(&set.name) {
                 let (count, size) = (set.len(), set.size);
                 rooms.insert(set.name.clone(), SetCapacity { count, size });
             }

@@ -248,7 +248,7 @@ fn check_phases(
             let is_alone = transaction.ops.iter().any(leads);
             for op in &transaction.ops {
                 match op {
-                    // Only what is made for packets to come into, never a body.
+                    // Only what is made for packets to come into, never a rule chain.
                     Op::Rewrite(chain) if old.contains(&chain.name) || is_alone => assert!(
                         is_reached(&chain.name)
                             || ["egress-allowed"].contains(&chain.name.as_str()),
@@ -546,7 +546,7 @@ fn interfaces_that_lead_elsewhere_change_without_anything_else() {
     assert!(!upkeep.is_due());
 }
 
-/// A pod of the other family needs the chains of a body that is there already.
+/// A pod of the other family needs the rule chains that is there already.
 #[test]
 fn a_rule_chain_is_installed_for_the_families_of_its_pods() {
     let mut story = Story::new(0);
@@ -557,7 +557,7 @@ fn a_rule_chain_is_installed_for_the_families_of_its_pods() {
         }
     };
     let direction = story.plan.chains[&id].direction;
-    let faced = match direction {
+    let pod_chains = match direction {
         palisade_core::policy::Direction::Egress => PodChains {
             egress: Some(id),
             ingress: None,
@@ -574,11 +574,14 @@ fn a_rule_chain_is_installed_for_the_families_of_its_pods() {
         };
         let mut plan = story.plan.clone();
         plan.chains.retain(|it, _| *it == id);
-        plan.pods = [(address(first), faced)].into();
+        plan.pods = [(address(first), pod_chains)].into();
         let (mut upkeep, mut table) = TableUpdater::new(&plan, &settings(1));
         for pods in [vec![first, second], vec![second]] {
             let mut after = plan.clone();
-            after.pods = pods.into_iter().map(|it| (address(it), faced)).collect();
+            after.pods = pods
+                .into_iter()
+                .map(|it| (address(it), pod_chains))
+                .collect();
             for transaction in change_of(&mut upkeep, &difference(&plan, &after)) {
                 apply(&mut table, &transaction);
                 check_whole(&table);

@@ -59,7 +59,7 @@ fn chain_id(plan: &Plan, family: Family, direction: Direction) -> Result<RuleCha
     let (subject, _) = ends(direction);
     let pod = plan.pods.get(&pod_address(subject, family));
     let pod = pod.context("a pod is missing")?;
-    pod.body(direction).context("a pod has no policies")
+    pod.chain(direction).context("a pod has no policies")
 }
 
 fn chain(plan: &Plan, family: Family, direction: Direction) -> Result<&RuleChain> {

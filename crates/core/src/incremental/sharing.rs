@@ -11,14 +11,14 @@
 //! the rest of the change (`PlanChange::split`). The old set stays as it was: packets in an old
 //! rule chain find no member there that the chain never had.
 
-mod told;
+mod published;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use rustc_hash::FxHashMap;
 
-pub(super) use self::told::PublishedChains;
+pub(super) use self::published::PublishedChains;
 use super::digest::Hashes;
 use crate::plan::{GroupId, GroupKind, PlanChange};
 

@@ -58,7 +58,7 @@ impl PlanChange {
             ended_groups,
             ended_members,
             chains,
-            ended_chains: ended_bodies,
+            ended_chains,
             pods,
             ended_pods,
             reevaluate: rejudge,
@@ -66,7 +66,7 @@ impl PlanChange {
         } = self;
         let no_groups = groups.is_empty() && ended_groups.is_empty();
         let no_members = joined.is_empty() && left.is_empty() && ended_members.is_empty();
-        let no_chains = chains.is_empty() && ended_bodies.is_empty();
+        let no_chains = chains.is_empty() && ended_chains.is_empty();
         let no_pods = pods.is_empty() && ended_pods.is_empty();
         split.is_none() && no_groups && no_members && no_chains && no_pods && !rejudge
     }

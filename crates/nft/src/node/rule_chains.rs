@@ -30,7 +30,7 @@ pub(super) fn chains(plan: &Plan, chains: &mut Vec<Chain>) {
     for family in Family::BOTH {
         for (address, pod_chains) in pods_of(plan, family) {
             for direction in Direction::BOTH {
-                let id = pod_chains.body(direction);
+                let id = pod_chains.chain(direction);
                 chains.extend(id.map(|id| of_pod(address, direction, id)));
             }
         }

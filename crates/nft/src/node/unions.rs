@@ -26,7 +26,7 @@ pub(crate) fn nets_by_port(family: Family, chain: u32) -> Name {
 }
 
 /// Reports whether a set belongs to one rule chain.
-pub(crate) fn is_of_a_body(set: &Name) -> bool {
+pub(crate) fn is_of_a_chain(set: &Name) -> bool {
     let words = ["ports-", "nets4-", "nets6-"];
     words.iter().any(|word| set.as_str().starts_with(word))
 }
@@ -48,7 +48,7 @@ pub(super) fn sets(plan: &Plan) -> impl Iterator<Item = Set> {
     let mut sets = Vec::new();
     let mut opens = Family::BOTH.map(|family| Set::new(Name::word(open(family)), OPEN.to_vec()));
     for (id, chain) in &plan.chains {
-        sets.extend(of_body(*id, chain));
+        sets.extend(of_chain(*id, chain));
         // One set for all rule chains: the kernel walks maps only, not sets.
         for (family, set) in Family::BOTH.into_iter().zip(&mut opens) {
             for block in chain.merged.open(family) {
@@ -61,7 +61,7 @@ pub(super) fn sets(plan: &Plan) -> impl Iterator<Item = Set> {
 }
 
 /// Makes the maps of a rule chain, except empty ones.
-pub(crate) fn of_body(
+pub(crate) fn of_chain(
     RuleChainId(id): RuleChainId,
     chain: &RuleChain,
 ) -> impl Iterator<Item = Set> {

@@ -213,7 +213,7 @@ impl ChangeDraft<'_> {
     fn new_rule_chains(&mut self) {
         let [prepare, ..] = &mut self.phases;
         for (id, rule_chain) in &self.installed {
-            for mut map in unions::of_body(*id, rule_chain) {
+            for mut map in unions::of_chain(*id, rule_chain) {
                 map.size = crate::node::capacity_for(map.len());
                 prepare.new_set(map);
             }
@@ -231,7 +231,7 @@ impl ChangeDraft<'_> {
         for (address, (before, after)) in &self.pods {
             let family = Family::of(*address);
             for direction in Direction::BOTH {
-                let chain_of = |it: &Option<PodChains>| it.and_then(|it| it.body(direction));
+                let chain_of = |it: &Option<PodChains>| it.and_then(|it| it.chain(direction));
                 // New users first: the count of a rule chain that stays must not fall below zero.
                 for (chain, is_after) in [(chain_of(after), true), (chain_of(before), false)] {
                     let Some(id) = chain else {
@@ -300,7 +300,7 @@ impl ChangeDraft<'_> {
         for (address, (before, after)) in &self.pods {
             let family = Family::of(*address);
             for direction in Direction::BOTH {
-                let chain_of = |it: &Option<PodChains>| it.and_then(|it| it.body(direction));
+                let chain_of = |it: &Option<PodChains>| it.and_then(|it| it.chain(direction));
                 let names = chain_names(direction, family);
                 let fields = [Field::address(family)];
                 let key = [Value::Address(*address)];
@@ -409,7 +409,7 @@ impl ChangeDraft<'_> {
         // the last removal, after which all these connections are evaluated again.
         let becomes_selected = |(before, after): &ChainSwitch| {
             Direction::BOTH.into_iter().any(|direction| {
-                let chain_of = |it: &Option<PodChains>| it.and_then(|it| it.body(direction));
+                let chain_of = |it: &Option<PodChains>| it.and_then(|it| it.chain(direction));
                 chain_of(before).is_none() && chain_of(after).is_some()
             })
         };

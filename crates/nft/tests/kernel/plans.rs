@@ -46,7 +46,7 @@ pub(crate) struct Story {
     pub(crate) dice: Dice,
     pub(crate) plan: Plan,
     groups: u32,
-    bodies: u32,
+    chains: u32,
 }
 
 /// The addresses that pods may have.
@@ -73,7 +73,7 @@ impl Story {
             dice: Dice::new(seed),
             plan: Plan::default(),
             groups: 0,
-            bodies: 0,
+            chains: 0,
         };
         for _ in 0..story.dice.below(6) {
             story.go_on();
@@ -94,15 +94,15 @@ impl Story {
             }
         }
         // What nobody faces or names is not part of a plan.
-        let faced = self.plan.pods.values();
-        let faced: BTreeSet<RuleChainId> = faced
-            .flat_map(|faced| [faced.egress, faced.ingress])
+        let pod_chains = self.plan.pods.values();
+        let pod_chains: BTreeSet<RuleChainId> = pod_chains
+            .flat_map(|pod_chains| [pod_chains.egress, pod_chains.ingress])
             .flatten()
             .collect();
-        self.plan.chains.retain(|id, _| faced.contains(id));
+        self.plan.chains.retain(|id, _| pod_chains.contains(id));
         let named = self.plan.chains.values();
         let named: BTreeSet<GroupId> = named
-            .flat_map(|body| body.groups().collect::<Vec<_>>())
+            .flat_map(|chain| chain.groups().collect::<Vec<_>>())
             .collect();
         self.plan.groups.retain(|id, _| named.contains(id));
         let change = difference(&before, &self.plan);
@@ -130,26 +130,26 @@ impl Story {
     fn face_something(&mut self) {
         let pod = self.a_pod();
         let direction = self.dice.pick(&Direction::BOTH);
-        let body = match self.dice.below(4) {
+        let chain = match self.dice.below(4) {
             0 => None,
-            1 => Some(self.a_body(direction)),
+            1 => Some(self.a_chain(direction)),
             // What others face already, of whichever family.
             _ => {
-                let bodies = self.plan.chains.iter();
-                let fitting: Vec<RuleChainId> = bodies
-                    .filter(|(_, body)| body.direction == direction)
+                let chains = self.plan.chains.iter();
+                let fitting: Vec<RuleChainId> = chains
+                    .filter(|(_, chain)| chain.direction == direction)
                     .map(|(id, _)| *id)
                     .collect();
                 match fitting.as_slice() {
-                    [] => Some(self.a_body(direction)),
+                    [] => Some(self.a_chain(direction)),
                     some => Some(self.dice.pick(some)),
                 }
             }
         };
-        let faced = self.plan.pods.entry(pod).or_default();
+        let pod_chains = self.plan.pods.entry(pod).or_default();
         match direction {
-            Direction::Egress => faced.egress = body,
-            Direction::Ingress => faced.ingress = body,
+            Direction::Egress => pod_chains.egress = chain,
+            Direction::Ingress => pod_chains.ingress = chain,
         }
     }
 
@@ -248,7 +248,7 @@ impl Story {
         id
     }
 
-    fn a_body(&mut self, direction: Direction) -> RuleChainId {
+    fn a_chain(&mut self, direction: Direction) -> RuleChainId {
         let admin = (0..self.dice.below(3))
             .map(|_| self.a_step(direction, true))
             .map(Arc::new)
@@ -283,16 +283,16 @@ impl Story {
             }
         }
         let end = self.dice.pick(&[Verdict::Allow, Verdict::Deny]);
-        let id = RuleChainId(self.bodies);
-        self.bodies += 1;
-        let body = RuleChain {
+        let id = RuleChainId(self.chains);
+        self.chains += 1;
+        let chain = RuleChain {
             direction,
             admin,
             merged,
             rest,
             verdict: end,
         };
-        self.plan.chains.insert(id, Arc::new(body));
+        self.plan.chains.insert(id, Arc::new(chain));
         id
     }
 
@@ -363,13 +363,13 @@ pub(crate) fn difference(before: &Plan, after: &Plan) -> PlanChange {
         let members = group.addresses.iter().map(|it| (*id, *it));
         change.ended_members.extend(members);
     }
-    let bodies = missing(&after.chains, &before.chains);
-    change.chains = bodies.map(|(id, body)| (*id, Arc::clone(body))).collect();
+    let chains = missing(&after.chains, &before.chains);
+    change.chains = chains.map(|(id, chain)| (*id, Arc::clone(chain))).collect();
     let ended = missing(&before.chains, &after.chains);
     change.ended_chains = ended.map(|(id, _)| *id).collect();
-    for (address, faced) in &after.pods {
-        if before.pods.get(address) != Some(faced) {
-            change.pods.push((*address, *faced));
+    for (address, pod_chains) in &after.pods {
+        if before.pods.get(address) != Some(pod_chains) {
+            change.pods.push((*address, *pod_chains));
         }
     }
     let ended = missing(&before.pods, &after.pods);

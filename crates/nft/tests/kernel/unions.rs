@@ -27,20 +27,20 @@ fn plan(groups: Vec<(GroupId, GroupKind, Vec<IpAddr>)>, merged: MergedUnion) -> 
     for (id, kind, addresses) in groups {
         plan.groups.insert(id, Group { kind, addresses });
     }
-    let body = RuleChain {
+    let chain = RuleChain {
         direction: Direction::Ingress,
         admin: Vec::new(),
         merged,
         rest: Vec::new(),
         verdict: Verdict::Deny,
     };
-    plan.chains.insert(RuleChainId(0), Arc::new(body));
+    plan.chains.insert(RuleChainId(0), Arc::new(chain));
     for family in Family::BOTH {
-        let faced = PodChains {
+        let pod_chains = PodChains {
             egress: None,
             ingress: Some(RuleChainId(0)),
         };
-        plan.pods.insert(address(B, family), faced);
+        plan.pods.insert(address(B, family), pod_chains);
     }
     plan
 }

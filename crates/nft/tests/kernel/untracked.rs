@@ -54,11 +54,11 @@ fn flows_pass_if_they_are_named() {
     let mut named = settings(Checks::None);
     for family in Family::BOTH {
         let (b, node) = (address(B, family), address(NODE, family));
-        let faced = PodChains {
+        let pod_chains = PodChains {
             egress: Some(RuleChainId(0)),
             ingress: None,
         };
-        plan.pods.insert(b, faced);
+        plan.pods.insert(b, pod_chains);
         named.untracked.push((b, node, 17, RESOLVER));
     }
     let mut node = Node::build();

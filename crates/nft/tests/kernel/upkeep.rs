@@ -156,11 +156,11 @@ fn failures() {
     assert!(failed > 30, "{failed}");
 
     // Somebody else was there: the kernel refuses, and nothing of it is done.
-    let body = PlanChange {
+    let with_chain = PlanChange {
         pods: vec![("10.9.0.200".parse().unwrap(), PodChains::default())],
         ..PlanChange::default()
     };
-    let transactions = upkeep.change(&body, None).unwrap();
+    let transactions = upkeep.change(&with_chain, None).unwrap();
     let held = upkeep.expected(story.plan.clone()).ruleset();
     kernel.commit(&transactions[0]).unwrap();
     let Err(Error::Refused(refusal)) = kernel.commit(&transactions[0]) else {
@@ -203,7 +203,7 @@ fn under_traffic() {
                 except: Vec::new(),
             }]),
         });
-        let mut body = RuleChain {
+        let mut chain = RuleChain {
             direction: Direction::Egress,
             admin: Vec::new(),
             merged: MergedUnion::default(),
@@ -211,17 +211,17 @@ fn under_traffic() {
             verdict: palisade_core::policy::Verdict::Deny,
         };
         if number.is_multiple_of(2) {
-            let of_ports = &mut body.merged.of_ports;
+            let of_ports = &mut chain.merged.of_ports;
             of_ports.insert(PortBlock::single(Protocol::Udp, 50_002), group);
-            body.rest.clear();
+            chain.rest.clear();
         }
         let id = RuleChainId(1_000_000 + number);
-        plan.chains.insert(id, Arc::new(body));
-        let faced = PodChains {
+        plan.chains.insert(id, Arc::new(chain));
+        let pod_chains = PodChains {
             egress: Some(id),
             ingress: None,
         };
-        plan.pods.insert(client, faced);
+        plan.pods.insert(client, pod_chains);
         plan
     };
     let mut kernel = Kernel::open().unwrap();

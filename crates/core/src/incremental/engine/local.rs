@@ -110,9 +110,9 @@ impl Engine {
                     .as_ref()
                     .and_then(|rest| self.chains.take(direction, admin, rest));
                 if let Some((id, true)) = new
-                    && let Some(kept) = self.chains.bodies.get(&id)
+                    && let Some(kept) = self.chains.stored.get(&id)
                 {
-                    change.chains.push((id, std::sync::Arc::clone(&kept.body)));
+                    change.chains.push((id, std::sync::Arc::clone(&kept.chain)));
                 }
                 old.extend(std::mem::replace(chain, new.map(|(id, _)| id)));
             }

@@ -21,7 +21,7 @@ pub(super) struct GroupUses {
 /// The rule chains, their steps, and the uses of groups by them.
 #[derive(Debug)]
 pub(in crate::incremental) struct RuleChains {
-    pub(in crate::incremental) bodies: BTreeMap<RuleChainId, StoredChain>,
+    pub(in crate::incremental) stored: BTreeMap<RuleChainId, StoredChain>,
     ids: HashMap<Arc<ChainContent>, RuleChainId, Hashes>,
     next: u32,
     steps: Slab<KeptStep>,
@@ -35,7 +35,7 @@ pub(in crate::incremental) struct RuleChains {
 /// A rule chain in use.
 #[derive(Debug)]
 pub(in crate::incremental) struct StoredChain {
-    pub(in crate::incremental) body: Arc<RuleChain>,
+    pub(in crate::incremental) chain: Arc<RuleChain>,
     content: Arc<ChainContent>,
     /// The number of local classes that use the chain.
     uses: u32,
@@ -75,7 +75,7 @@ pub(super) struct StepInterner(FxHashMap<usize, (Arc<Step>, u32)>);
 impl RuleChains {
     pub(super) fn new(hashes: Hashes) -> RuleChains {
         RuleChains {
-            bodies: BTreeMap::new(),
+            stored: BTreeMap::new(),
             ids: HashMap::with_hasher(hashes),
             next: 0,
             steps: Slab::default(),
@@ -135,7 +135,7 @@ impl RuleChains {
             rest: rest.clone(),
         };
         if let Some(known) = self.ids.get(&content).copied() {
-            if let Some(kept) = self.bodies.get_mut(&known) {
+            if let Some(kept) = self.stored.get_mut(&known) {
                 kept.uses += 1;
             }
             return Some((known, false));
@@ -156,11 +156,11 @@ impl RuleChains {
         let content = Arc::new(content);
         self.ids.insert(Arc::clone(&content), id);
         let kept = StoredChain {
-            body: chain,
+            chain,
             content,
             uses: 1,
         };
-        self.bodies.insert(id, kept);
+        self.stored.insert(id, kept);
         Some((id, true))
     }
 
@@ -175,14 +175,14 @@ impl RuleChains {
 
     /// Removes a use. Returns whether it was the last one.
     pub(super) fn release(&mut self, id: RuleChainId) -> bool {
-        let Some(kept) = self.bodies.get_mut(&id) else {
+        let Some(kept) = self.stored.get_mut(&id) else {
             return false;
         };
         kept.uses -= 1;
         if kept.uses > 0 {
             return false;
         }
-        if let Some(kept) = self.bodies.remove(&id) {
+        if let Some(kept) = self.stored.remove(&id) {
             self.ids.remove(&kept.content);
             let ChainContent { admin, rest, .. } = &*kept.content;
             for id in admin.iter().chain(rest.steps.iter()) {

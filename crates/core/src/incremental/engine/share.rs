@@ -50,7 +50,7 @@ impl Engine {
         }
         // Last, when all chains have the numbers by which they are published.
         for (_, chains) in &mut change.pods {
-            *chains = self.published.faced(*chains);
+            *chains = self.published.pod_chains(*chains);
         }
         for (set, members) in ended_members {
             change.ended_groups.push(set);
@@ -112,8 +112,8 @@ impl Engine {
         for (id, number, _) in &renumbered {
             // Packets in flight may still be in the old chain: it ends with the rest.
             change.ended_chains.push(*number);
-            let chain = self.chains.bodies.get(id);
-            let chain = chain.map(|kept| self.published.body(*id, &kept.body));
+            let chain = self.chains.stored.get(id);
+            let chain = chain.map(|kept| self.published.chain(*id, &kept.chain));
             split.chains.extend(chain);
         }
         split.chains.sort_unstable_by_key(|(id, _)| *id);
@@ -126,7 +126,9 @@ impl Engine {
             };
             let both = [chains.egress, chains.ingress];
             if both.iter().flatten().any(|id| ids.contains(id)) {
-                split.pods.push((*address, self.published.faced(chains)));
+                split
+                    .pods
+                    .push((*address, self.published.pod_chains(chains)));
             }
         }
     }
@@ -139,14 +141,14 @@ impl Engine {
         moved: &BTreeSet<u32>,
         except: &FxHashSet<RuleChainId>,
     ) -> Vec<(RuleChainId, RuleChainId, Arc<RuleChain>)> {
-        let chains = self.chains.bodies.iter();
+        let chains = self.chains.stored.iter();
         let chains = chains.filter(|(id, _)| !except.contains(id));
         let naming = chains.filter(|(_, kept)| {
-            let mut groups = kept.body.groups();
+            let mut groups = kept.chain.groups();
             groups.any(|GroupId(group)| moved.contains(&group))
         });
         let naming: Vec<(RuleChainId, Arc<RuleChain>)> = naming
-            .map(|(id, kept)| (*id, Arc::clone(&kept.body)))
+            .map(|(id, kept)| (*id, Arc::clone(&kept.chain)))
             .collect();
         // All chains end before the first one begins: a step that several chains share is
         // translated anew only when no chain uses its old translation.
@@ -220,18 +222,18 @@ impl Engine {
             group.addresses.dedup();
         }
         let groups = groups.into_iter();
-        let chains = self.chains.bodies.iter();
+        let chains = self.chains.stored.iter();
         let pods = self.pods.iter();
         Plan {
             groups: groups
                 .map(|(id, group)| (self.sharing.set(GroupId(id)), group))
                 .collect(),
             chains: chains
-                .map(|(id, kept)| self.published.body(*id, &kept.body))
+                .map(|(id, kept)| self.published.chain(*id, &kept.chain))
                 .collect(),
             pods: pods
                 .filter_map(|(address, (_, chains))| {
-                    Some((*address, self.published.faced((*chains)?)))
+                    Some((*address, self.published.pod_chains((*chains)?)))
                 })
                 .collect(),
         }

@@ -122,7 +122,7 @@ impl Phase {
     /// Counts the elements and sets that are added and deleted.
     pub(in super::super) fn count(&self, rooms: &mut BTreeMap<Name, SetCapacity>) {
         for set in &self.new_sets {
-            if !node::unions::is_of_a_body(&set.name) {
+            if !node::unions::is_of_a_chain(&set.name) {
                 let (count, size) = (set.len(), set.size);
                 rooms.insert(set.name.clone(), SetCapacity { count, size });
             }

@@ -16,7 +16,7 @@ use crate::plan::{
 // Only the differences: most chains name no group that shares a set.
 #[derive(Debug, Default)]
 pub(in crate::incremental) struct PublishedChains {
-    bodies: FxHashMap<RuleChainId, Other>,
+    others: FxHashMap<RuleChainId, Other>,
     /// Translated steps, by the addresses of the engine's steps.
     // Many chains share a step. Translated once, it is one step for the dataplane as well.
     steps: FxHashMap<usize, OtherStep>,
@@ -42,16 +42,16 @@ struct OtherStep {
 
 impl PublishedChains {
     pub(in crate::incremental) fn is_empty(&self) -> bool {
-        self.bodies.is_empty()
+        self.others.is_empty()
     }
 
     /// Returns the published number of a rule chain.
     pub(in crate::incremental) fn id(&self, id: RuleChainId) -> RuleChainId {
-        self.bodies.get(&id).map_or(id, |other| other.id)
+        self.others.get(&id).map_or(id, |other| other.id)
     }
 
     /// Returns the chains of a pod by their published numbers.
-    pub(in crate::incremental) fn faced(&self, chains: PodChains) -> PodChains {
+    pub(in crate::incremental) fn pod_chains(&self, chains: PodChains) -> PodChains {
         PodChains {
             egress: chains.egress.map(|id| self.id(id)),
             ingress: chains.ingress.map(|id| self.id(id)),
@@ -59,12 +59,12 @@ impl PublishedChains {
     }
 
     /// Returns the published form of a rule chain, with its number.
-    pub(in crate::incremental) fn body(
+    pub(in crate::incremental) fn chain(
         &self,
         id: RuleChainId,
         own: &Arc<RuleChain>,
     ) -> (RuleChainId, Arc<RuleChain>) {
-        match self.bodies.get(&id) {
+        match self.others.get(&id) {
             Some(other) => (other.id, Arc::clone(&other.chain)),
             None => (id, Arc::clone(own)),
         }
@@ -99,13 +99,13 @@ impl PublishedChains {
             chain: Arc::clone(&chain),
             own: Arc::clone(own),
         };
-        self.bodies.insert(id, other);
+        self.others.insert(id, other);
         (number, chain)
     }
 
     /// Ends a rule chain. Returns its published number.
     pub(in crate::incremental) fn end(&mut self, id: RuleChainId) -> RuleChainId {
-        let Some(other) = self.bodies.remove(&id) else {
+        let Some(other) = self.others.remove(&id) else {
             return id;
         };
         // Steps that were not translated have no entry.
