@@ -1,8 +1,9 @@
-//! A tenant with the rights of `edit` in one namespace attacks the agents of a real cluster of two nodes; none may succeed.
+//! A tenant with the rights of `edit` in one namespace attacks the agents of a real cluster of two
+//! nodes; none may succeed.
 //!
-//! A victim has pods on both nodes and policies that deny. Around and beside each attack, packets of real pods show that what
-//! is denied is dropped and what is allowed arrives; agents are replaced in between; and their memory, health and ends are
-//! looked at.
+//! A victim has pods on both nodes and policies that deny. Before, during and after each attack,
+//! packets of real pods show that denied packets are dropped and allowed ones arrive. Agents are
+//! replaced meanwhile, and their memory, health and exits are checked.
 
 pub mod agents;
 pub mod deleted;
@@ -31,9 +32,9 @@ use crate::cluster::traffic::{Stream, during};
 /// What can be tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Attack {
-    /// Objects nested 250 and 5,000 deep where no program looks
+    /// Objects nested 250 and 5,000 deep in unused fields
     Nested,
-    /// Bytes that are not text where no program looks; an address that changes hands
+    /// Bytes that are not UTF-8 in unused fields
     Bytes,
     /// Many policies of 2.9 MB
     Large,
@@ -72,7 +73,7 @@ impl Attack {
     }
 }
 
-/// What is tried, and how much of it.
+/// Arguments of `attack`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -81,7 +82,7 @@ Examples:
 
 Needs root and the programs of the testbed (`palisade-testbed build`). The exit code is not 0 if an attack succeeded.")]
 pub struct AttackArgs {
-    /// What is tried [default: everything]
+    /// The attacks [default: all]
     #[arg(value_name = "ATTACK")]
     pub attacks: Vec<Attack>,
     /// The program to install [default: the one beside this]
@@ -90,32 +91,33 @@ pub struct AttackArgs {
     /// The directory of the manifests
     #[arg(long, value_name = "DIR", default_value = "deploy")]
     pub deploy: PathBuf,
-    /// So many large policies at once
+    /// The number of large policies at once
     #[arg(long, default_value_t = 55)]
     pub policies: usize,
-    /// So many packets of each protocol in the name of each other sender
+    /// The number of packets of each protocol with each false sender
     #[arg(long, default_value_t = 200)]
     pub packets: u32,
-    /// So many changes of the victim are timed beside each load
+    /// The number of timed changes of the victim under each load
     #[arg(long, default_value_t = 60)]
     pub writes: usize,
-    /// So many large policies a second are written as a load, if the API server takes them
+    /// The number of large policies per second as a load, if the API server accepts them
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     pub rate: u32,
-    /// So many seconds a load lasts before changes are timed
+    /// The seconds of load before changes are timed
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub warm: u64,
 }
 
-/// What was seen in the course of an attack.
+/// The findings during an attack.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     notes: Vec<String>,
     /// Flows that were tried.
     pub probes: usize,
-    /// The longest that a new policy of the victim took to be enforced; rounds of packets are part of it.
+    /// The longest that a new policy of the victim took to be enforced; rounds of packets are part
+    /// of it.
     pub settled: Duration,
-    /// How often all agents were replaced, the longest that they took to end, and to be ready.
+    /// The number of replacements of all agents, and the maximum times to end and to be ready.
     pub restarts: usize,
     /// The longest that they took to end.
     pub ended: Duration,
@@ -126,7 +128,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Something that is worth a line.
+    /// A line of the report.
     pub fn note(&mut self, words: impl Into<String>) {
         let words = words.into();
         // Progress; it does not matter if standard error is closed.
@@ -256,7 +258,7 @@ pub fn run(args: &AttackArgs) -> Result<Report> {
         let _ = writeln!(std::io::stderr(), "{outcome}");
         let is_over = !outcome.succeeded.is_empty();
         report.outcomes.push(outcome);
-        // What follows begins anew, whatever is left of an attack that succeeded.
+        // The next attack starts in a clean namespace, even after a successful attack.
         if is_over && recover(&ground).is_err() {
             break;
         }
@@ -264,7 +266,7 @@ pub fn run(args: &AttackArgs) -> Result<Report> {
     Ok(report)
 }
 
-/// Tries one attack, and looks at everything before, beside and after it.
+/// Runs one attack, and checks all flows and agents before, during and after it.
 fn tried(ground: &Ground, attack: Attack, args: &AttackArgs) -> Result<Outcome> {
     let began = Instant::now();
     let mut findings = Findings::default();
@@ -320,5 +322,5 @@ fn recover(ground: &Ground) -> Result<()> {
         .is_replaced
         .store(false, std::sync::atomic::Ordering::Release);
     ground.restart(&mut Findings::default())?;
-    ground.holds("after what was left is removed", &mut Findings::default())
+    ground.holds("after the cleanup", &mut Findings::default())
 }

@@ -1,7 +1,9 @@
-//! Palisade on a whole cluster of the testbed: installed by our manifests, real kubelets and pods, real packets.
+//! Palisade on a whole cluster of the testbed: installed by our manifests, real kubelets and pods,
+//! real packets.
 //!
-//! Policies change at random and packets of real pods must match the verdicts of `explain` for the live cluster; agents are replaced while
-//! packets flow; the API server goes away; and when everything is uninstalled nothing is left.
+//! Policies change at random, and packets of real pods must match the verdicts of `explain` for the
+//! live cluster. Agents are replaced while packets flow, the API server has an outage, and
+//! uninstallation leaves nothing.
 
 pub mod campaign;
 pub mod console;
@@ -25,7 +27,7 @@ use self::console::{Shown, replay};
 
 /// The image that the manifests name.
 const IMAGE: &str = "localhost/palisade:0.1.0";
-/// How long something in a cluster may take on a busy machine.
+/// The timeout of an operation in a cluster, on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A cluster that enforces by our agents.
@@ -37,7 +39,7 @@ pub struct E2eCluster {
     deploy: PathBuf,
 }
 
-/// What is installed.
+/// The installation.
 #[derive(Clone, Debug)]
 pub struct Installed {
     /// The program, which people at the control plane use as well.
@@ -85,7 +87,8 @@ impl E2eCluster {
         Ok(whole)
     }
 
-    /// Sets `spec.podCIDRs` of each Node, as a controller does in most clusters: agents close unknown addresses of them.
+    /// Sets `spec.podCIDRs` of each Node, as a controller does in most clusters: agents close
+    /// unknown addresses of them.
     fn give_blocks(&self, nodes: u8) -> Result<()> {
         for number in 1..=nodes {
             let block = format!("10.200.{number}.0/24");
@@ -126,7 +129,8 @@ impl E2eCluster {
         replay(&mut shell, shown)
     }
 
-    /// A program that finds `kubectl` and `palisade`, which know this cluster, where programs are found.
+    /// A program that finds `kubectl` and `palisade`, which know this cluster, where programs are
+    /// found.
     fn at_hand(&self, program: &Path) -> Result<Command> {
         let directory = self.cluster.directory().join("bin");
         std::fs::create_dir_all(&directory)?;
@@ -169,7 +173,7 @@ impl E2eCluster {
         answer(self.cluster.kubectl().args(words), Some(&text)).map(|_| ())
     }
 
-    /// Deletes an object, if it is there.
+    /// Deletes an object if it exists.
     pub fn delete(&self, object: &Value) -> Result<()> {
         let words = ["delete", "--ignore-not-found", "--wait=true", "-f", "-"];
         let text = object.to_string();
@@ -203,7 +207,7 @@ impl E2eCluster {
         answer(&mut command, Some(input))
     }
 
-    /// What is in the kernel of a node that is ours.
+    /// Our tables in the kernel of a node.
     pub fn tables(&self, node: u8) -> Result<String> {
         let mut command = self.cluster.enter(node, Path::new("nft"));
         answer(command.args(["list", "tables"]), None)
@@ -220,7 +224,7 @@ pub(crate) fn routed(nodes: u8) -> Shape {
     }
 }
 
-/// Waits for something.
+/// Waits for a condition.
 pub fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -236,7 +240,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> 
     }
 }
 
-/// What a program writes; 0 and 1 are answers.
+/// The output of a program, which must exit with 0 or 1.
 fn answer(command: &mut Command, input: Option<&str>) -> Result<String> {
     command.stdin(match input {
         Some(_) => Stdio::piped(),

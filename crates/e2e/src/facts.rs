@@ -1,5 +1,5 @@
-//! Facts of a whole cluster that `docs/internals/facts.md` states, measured once more. Those that need
-//! the kernel alone are in `palisade-campaigns facts`.
+//! Measures facts of a whole cluster that `docs/internals/facts.md` states. Facts of the kernel
+//! alone are in `palisade-campaigns facts`.
 
 pub mod bridged;
 pub mod hairpin;

@@ -24,15 +24,17 @@ struct Args {
 enum Command {
     /// A tenant with the rights of `edit` attacks the agents of a real cluster: none may succeed
     Attack(AttackArgs),
-    /// Install in a whole cluster of the testbed and compare packets of pods with `explain`, while everything changes
+    /// Install in a whole cluster of the testbed and compare packets of pods with `explain`, while
+    /// everything changes
     Whole(WholeArgs),
-    /// An agent at a real API server full of objects: start, memory, cost of events, time until the kernel has it
+    /// An agent at a real API server full of objects: start, memory, cost of events, time until the
+    /// kernel has it
     Served(ServedArgs),
     /// Send packets that are read from standard input, as a program in a container could
     #[command(hide = true)]
     AttackSender,
-    /// Facts of a cluster that the documents state: frames of bridges (D103), pods that reach themselves through a
-    /// Service (D77, D80), packets of a pod to its own node (D75)
+    /// Facts of a cluster that the documents state: frames of bridges (D103), pods that reach
+    /// themselves through a Service (D77, D80), packets of a pod to its own node (D75)
     Facts(FactsArgs),
 }
 
@@ -56,16 +58,13 @@ fn run() -> Result<()> {
         }
         Command::Whole(args) => {
             let report = whole::run(&args)?;
-            anyhow::ensure!(
-                report.is_right(),
-                "something was not as it must be\n{report}"
-            );
+            anyhow::ensure!(report.is_right(), "an invariant was violated\n{report}");
             report.to_string()
         }
         Command::Served(args) => shown(&served(&args)?, args.json)?,
         Command::AttackSender => return sender(),
         Command::Facts(args) => {
-            anyhow::ensure!(facts(&args)?, "something is not as it was decided");
+            anyhow::ensure!(facts(&args)?, "a fact differs from the documentation");
             return Ok(());
         }
     };

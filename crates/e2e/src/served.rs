@@ -1,8 +1,8 @@
-//! One agent at a real API server full of objects: how long it takes to start, what it keeps, what events cost it, and how
-//! long it takes until what was written is in the kernel.
+//! One agent with a real API server full of objects: the time to start, its memory, the cost of
+//! events, and the time from a write to the kernel.
 //!
-//! There are no kubelets: pods are what is written. Server, agent and writer share one network namespace that has
-//! no way out.
+//! There are no kubelets: pods are only objects. Server, agent and writer share one isolated
+//! network namespace.
 
 mod churn;
 mod fill;
@@ -28,7 +28,7 @@ use palisade_generate::point::NODE;
 use palisade_generate::point::Plan;
 use palisade_lab::privilege::stay_inside;
 
-/// How much is measured.
+/// The size of a measurement.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -40,25 +40,25 @@ pub struct ServedArgs {
     /// The program to measure [default: the one beside this]
     #[arg(long, value_name = "PATH")]
     pub palisade: Option<PathBuf>,
-    /// So many pods
+    /// The number of pods
     #[arg(long, default_value_t = 100_000)]
     pub pods: u64,
-    /// So many NetworkPolicies; a twentieth as many policies of the cluster come with them
+    /// The number of NetworkPolicies; a twentieth as many cluster-wide policies are added
     #[arg(long, default_value_t = 20_000)]
     pub policies: u64,
-    /// So many pods a node has on average
+    /// The average number of pods of a node
     #[arg(long, default_value_t = 110, value_parser = clap::value_parser!(u64).range(1..))]
     pub pods_per_node: u64,
     /// So long a hundred pods a second change
     #[arg(long, default_value_t = 60)]
     pub seconds: u64,
-    /// So often the time until something is in the kernel is measured anew
+    /// The number of measurements of the time to the kernel
     #[arg(long, default_value_t = 1)]
     pub runs: usize,
-    /// How many objects of each kind a run writes
+    /// The number of objects of each kind that a run writes
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     pub writes: u64,
-    /// The seed of the cluster and of what is written
+    /// The seed of the cluster and of the written objects
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Print JSON

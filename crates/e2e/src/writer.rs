@@ -2,7 +2,7 @@
 
 #![allow(
     clippy::indexing_slicing,
-    reason = "what a value does not have is null"
+    reason = "a missing field of a value is null"
 )]
 
 use std::path::Path;
@@ -98,7 +98,7 @@ impl Writer {
         self.request("PATCH", &path, &status).await.map(|_| true)
     }
 
-    /// Deletes what is at a path, at once.
+    /// Deletes the object at a path immediately.
     pub async fn delete(&self, path: &str) -> Result<()> {
         let now = json!({"gracePeriodSeconds": 0});
         self.request("DELETE", path, &now).await.map(|_| ())
@@ -133,7 +133,7 @@ pub fn place(object: &Value) -> Option<Place> {
     })
 }
 
-/// An object without what only a server may say, and with what a server wants of it and policies do not care about.
+/// An object without server-side fields, and with required fields that no policy reads.
 pub fn presentable(object: &Value, kind: Kind) -> Value {
     let mut object = object.clone();
     for key in ["resourceVersion", "creationTimestamp", "uid"] {

@@ -1,6 +1,7 @@
-//! Palisade on a whole cluster: installed by our manifests, with real kubelets, pods and packets. Needs the programs of the
-//! testbed, containerd and root. As long as one likes: `palisade-e2e whole`. With PALISADE_IMAGE an
-//! archive of `deploy/image/build` is installed instead of the program that was just built.
+//! Palisade on a whole cluster: installed by our manifests, with real kubelets, pods and packets.
+//! Needs the programs of the testbed, containerd and root. As long as one likes: `palisade-e2e
+//! whole`. With PALISADE_IMAGE an archive of `deploy/image/build` is installed instead of the
+//! program that was just built.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,7 +11,7 @@
     clippy::print_stdout,
     clippy::print_stderr,
     dead_code,
-    reason = "a test fails by panicking, and shares what it needs with others"
+    reason = "a test fails by panicking, and shares a cluster with others"
 )]
 
 use std::collections::BTreeSet;
@@ -79,7 +80,7 @@ fn quick_start(whole: &E2eCluster) {
     println!("the quick start took {:.1?}", began.elapsed());
 }
 
-/// Packets do what is explained.
+/// Packets follow `explain`.
 fn random_changes(whole: &E2eCluster, pods: &[Pod]) {
     let seed = std::env::var("CLUSTER_SEED").ok();
     let seed = seed.map_or(1, |it| it.parse().expect("a number"));
@@ -92,8 +93,8 @@ fn random_changes(whole: &E2eCluster, pods: &[Pod]) {
     assert!(report.is_right(), "{report}");
 }
 
-/// What a tenant wrote is there while agents are replaced: objects nested deep and bytes that are not text. As long as one
-/// likes, and with more of it: `palisade-e2e attack`.
+/// Agents are replaced while a tenant's objects exist: deeply nested ones, and bytes that are not
+/// UTF-8. `palisade-e2e attack` runs longer, with more attacks.
 fn attacked(whole: &E2eCluster) {
     whole.kubectl(&["create", "namespace", "tenant"]).unwrap();
     let binding = ["create", "rolebinding", "tenant", "-n", "tenant"];
@@ -106,7 +107,7 @@ fn attacked(whole: &E2eCluster) {
         std::fs::write(&file, policy_with_fields(name, &fields)).unwrap();
         let (tenant, file) = (tenant.to_str().unwrap(), file.to_str().unwrap());
         let words = ["--kubeconfig", tenant, "create", "--raw", path, "-f", file];
-        // The controller of roles puts `edit` together when it comes to it.
+        // A controller aggregates the role `edit`, with a delay.
         until("the tenant may write", || {
             whole.kubectl(&words).map(|_| true)
         })
@@ -114,8 +115,8 @@ fn attacked(whole: &E2eCluster) {
     }
 }
 
-/// Packets of a pod in the name of an allowed client are dropped, on the same node and on another one. Then what the tenant
-/// wrote is deleted.
+/// Packets of a pod in the name of an allowed client are dropped, on the same node and on another
+/// one. Then what the tenant wrote is deleted.
 fn in_the_name_of_others(whole: &E2eCluster, pods: &[Pod]) {
     let policy = one_way("x");
     whole.apply(&policy).unwrap();
@@ -146,7 +147,7 @@ fn replaced_agents(whole: &E2eCluster, pods: &[Pod]) {
     assert!(report.allowed.sent > 100 && report.denied.sent > 100);
 }
 
-/// A kubelet reaches the pods of its node whatever policies say (D74).
+/// A kubelet reaches the pods of its node regardless of policies (D74).
 fn probes(whole: &E2eCluster) {
     let closed = json!({
         "apiVersion": "networking.k8s.io/v1",
@@ -169,7 +170,8 @@ fn probes(whole: &E2eCluster) {
     whole.delete(&closed).unwrap();
 }
 
-/// Without the right to read a kind, agents that start leave what is enforced as it is, and users see it.
+/// Without permission to read a kind, starting agents keep the installed table, and users see the
+/// reason.
 fn forbidden(whole: &E2eCluster, pods: &[Pod]) {
     let policy = one_way("x");
     whole.apply(&policy).unwrap();
@@ -182,7 +184,7 @@ fn forbidden(whole: &E2eCluster, pods: &[Pod]) {
     end_agents(whole).unwrap();
     let began = Instant::now();
     for node in ["n1", "n2"] {
-        until("the Event is there", || {
+        until("the Event exists", || {
             let described = whole.kubectl(&["describe", "node", node])?;
             let line = described.lines().find(|it| it.contains("WatchForbidden"));
             Ok(line.is_some_and(|it| it.contains("Cannot read networkpolicies.networking.k8s.io")))
@@ -196,7 +198,8 @@ fn forbidden(whole: &E2eCluster, pods: &[Pod]) {
     whole.delete(&policy).unwrap();
 }
 
-/// While the API server is away, what is known is enforced; what is written afterwards is caught up with.
+/// During an outage of the API server the last objects are enforced; later changes take effect
+/// after it.
 fn away(whole: &mut E2eCluster, pods: &[Pod]) {
     let outage = outage(whole, pods, Duration::from_secs(10)).unwrap();
     println!("{outage}");
@@ -232,7 +235,7 @@ fn drained(whole: &E2eCluster, pods: &[Pod]) {
     }
     let pods = whole.running(pods.len()).unwrap();
     let _echoes = Echoes::start(&pods).unwrap();
-    until("packets of the new pods do what is explained", || {
+    until("packets of the new pods follow explain", || {
         let explained = whole.explained(&pods)?;
         Ok(differences(&explained, &measured(&pods)?).is_empty())
     })
@@ -292,7 +295,7 @@ fn audited(whole: &E2eCluster) {
     assert_eq!(used, granted, "used, and granted");
 }
 
-/// What a role lets people do.
+/// The permissions of a role.
 fn grants(role: &Value, namespace: &str, granted: &mut BTreeSet<String>) {
     let list = |value: &Value| -> Vec<String> {
         let items = value.as_array().into_iter().flatten();

@@ -1,5 +1,6 @@
-//! The state that watches of a real API server keep equals the server's objects: random objects, a server that stops and comes
-//! back, rights that come late, and kinds that come and go. Needs the programs of the testbed.
+//! The state that watches of a real API server keep equals the server's objects: random objects, a
+//! server that stops and comes back, rights that come late, and kinds that come and go. Needs the
+//! programs of the testbed.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,7 +10,7 @@
     clippy::print_stdout,
     clippy::print_stderr,
     dead_code,
-    reason = "a test fails by panicking, and shares what it needs with others"
+    reason = "a test fails by panicking, and shares a server with others"
 )]
 
 #[path = "server/wire.rs"]
@@ -49,7 +50,10 @@ fn main() -> ExitCode {
         "api",
         API_SERVER,
         vec![
-            ("what is followed is what the server holds", histories),
+            (
+                "the watched state equals the state of the server",
+                histories,
+            ),
             ("kinds come and go, and rights come late", kinds_and_rights),
             (
                 "a tenant's objects are that tenant's alone",
@@ -95,7 +99,7 @@ impl Follower {
         &self.agents[0].1
     }
 
-    /// How often everything was listed, for all kinds together.
+    /// The number of lists, of all kinds.
     fn lists(&self) -> u64 {
         self.kinds().following().map(|it| it.lists).sum()
     }
@@ -117,7 +121,7 @@ impl Follower {
         taken
     }
 
-    /// Applies events until this many NetworkPolicies are there, and nothing is wrong.
+    /// Applies events until this number of NetworkPolicies exists, without a problem.
     fn knows_policies(&mut self, count: usize) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -301,7 +305,7 @@ fn histories() {
         let lists = follower.lists();
         let weather = batch % 8;
         match weather {
-            // Connections break while lists and watches go on.
+            // Connections break during lists and watches.
             2 => wire.break_after(20_000),
             3 => wire.break_after(3_000 + history.rng.below(20_000) as u64),
             4 => wire.break_after(0),
@@ -343,7 +347,7 @@ fn kinds_and_rights() {
     assert!(missing.contains("forbidden"), "{missing}");
     assert!(!follower.kinds().are_complete());
 
-    // With the right to read, and nothing else, it goes on by itself.
+    // With the permission alone, it continues by itself.
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
@@ -367,7 +371,7 @@ fn kinds_and_rights() {
     }
     assert_eq!(follower.kinds().missing(), Vec::<String>::new());
 
-    // A server that was away is followed again, and so is what it does not have.
+    // After an outage, the server is watched again, including absent kinds.
     let kinds = follower.kinds().following().count();
     api.stop_server();
     let end = Instant::now() + PATIENCE;
@@ -413,7 +417,8 @@ fn kinds_and_rights() {
     follower.agrees(&runtime, &writer, "a kind that went");
 }
 
-/// A NetworkPolicy of a tenant, as bytes; `fields` is the value of `metadata.managedFields[].fieldsV1`.
+/// A NetworkPolicy of a tenant, as bytes; `fields` is the value of
+/// `metadata.managedFields[].fieldsV1`.
 fn hostile(name: &str, fields: &[u8]) -> Vec<u8> {
     let head = format!(
         r#"{{"apiVersion":"networking.k8s.io/v1","kind":"NetworkPolicy","metadata":{{"name":"{name}","namespace":"tenant","managedFields":[{{"manager":"m","operation":"Update","apiVersion":"networking.k8s.io/v1","time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":"#
@@ -422,8 +427,8 @@ fn hostile(name: &str, fields: &[u8]) -> Vec<u8> {
     [head.as_bytes(), fields, &tail[..]].concat()
 }
 
-/// No object that a user with `edit` in one namespace can write removes policies of others, neither as an event of a watch
-/// nor as an item of a list.
+/// No object that a user with `edit` in one namespace can write removes policies of others, neither
+/// as an event of a watch nor as an item of a list.
 fn hostile_objects() {
     let api = Api::start(&Options::default()).unwrap();
     let runtime = runtime();
@@ -442,7 +447,7 @@ fn hostile_objects() {
     let tenant = api.kubeconfig_for("tenant", &[]).unwrap();
     let mut binding = api.kubectl();
     binding.args(["create", "rolebinding", "tenant", "-n", "tenant"]);
-    // What the role `edit` is made of; the controller that puts it together does not run here.
+    // The parts of the role `edit`: the controller that aggregates it does not run here.
     ok(binding.args(["--clusterrole=system:aggregate-to-edit", "--user=tenant"]));
     let mut watching = Follower::new(&api.kubeconfig());
     watching.knows_policies(3);
@@ -465,7 +470,7 @@ fn hostile_objects() {
         create.arg("--kubeconfig").arg(&tenant);
         ok(create.args(["create", "--raw", path, "-f"]).arg(&file));
     }
-    // The server does serve what was written, or this would be a test of nothing.
+    // The server must return the written objects, or the test shows nothing.
     let served = api.kubectl().args(["get", "--raw", path]).output().unwrap();
     assert!(served.stdout.contains(&0xff), "the bytes are not served");
     let levels = served.stdout.windows(5).filter(|it| *it == b"\"f:a\"");

@@ -1,5 +1,5 @@
-//! Every command of `palisade-e2e` runs at its smallest size and reports that what it saw was right.
-//! A command that is not run for months stops working.
+//! Every command of `palisade-e2e` runs at its smallest size and reports success. A command that is
+//! not run for months stops working.
 
 use std::process::ExitCode;
 

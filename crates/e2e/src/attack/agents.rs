@@ -1,8 +1,8 @@
-//! The agents of a cluster: their pods, their processes, and whether they say that they are well.
+//! The agents of a cluster: their pods, their processes and their health.
 
 #![allow(
     clippy::indexing_slicing,
-    reason = "what a value does not have is null"
+    reason = "a missing field of a value is null"
 )]
 
 use std::fs;
@@ -33,7 +33,7 @@ pub struct AgentPod {
     pub node: u8,
     /// Whether it is ready and not going.
     pub is_ready: bool,
-    /// How often its container was started again.
+    /// The number of restarts of its container.
     pub restarts: u64,
     /// Why the container before this one ended.
     pub ended: Option<String>,
@@ -103,23 +103,23 @@ pub fn peak(node: u8) -> Result<Peak> {
         text.and_then(|it| it.trim().parse().ok())
     };
     Ok(Peak {
-        resident: kilobytes.context("the kernel does not say VmHWM")? * 1_024,
+        resident: kilobytes.context("no VmHWM in the process status")? * 1_024,
         counted: of(["memory.max_usage_in_bytes", "memory.peak"]).unwrap_or(0),
         limit: of(["memory.limit_in_bytes", "memory.max"]).unwrap_or(0),
     })
 }
 
-/// How many changes an agent has sent to the kernel.
+/// The number of changes that an agent has sent to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Programmed {
     /// All of them.
     pub changes: u64,
-    /// Those of which the oldest part had waited longer than 1.024 s since it came to the agent.
+    /// Of those, changes whose oldest part waited more than 1.024 s after its arrival at the agent.
     pub late: u64,
 }
 
 impl Programmed {
-    /// What was programmed since then; an agent that was started again has counted anew.
+    /// The changes programmed since then; a restarted agent counts from zero.
     pub fn since(self, before: Programmed) -> Programmed {
         Programmed {
             changes: self.changes.saturating_sub(before.changes),
@@ -196,13 +196,13 @@ fn memory_group(process: &Path) -> Option<PathBuf> {
 /// The answers of agents to health requests.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
-    /// How many requests were sent.
+    /// The number of requests.
     pub requests: u64,
-    /// How often /readyz was not 200 while no agent was being replaced.
+    /// Responses of /readyz other than 200, except during replacements.
     pub unready: u64,
-    /// How often /healthz was not 200, at any time.
+    /// Responses of /healthz other than 200.
     pub unhealthy: u64,
-    /// How often there was no answer within the time, while no agent was being replaced.
+    /// Requests without a response within the timeout, except during replacements.
     pub silent: u64,
     /// Some of the answers that were not 200.
     pub failures: Vec<String>,
@@ -240,7 +240,8 @@ impl Health {
     }
 }
 
-/// Requests the health of the agents of all nodes while the work runs. While `is_replaced`, agents start and stop.
+/// Requests the health of the agents of all nodes while the work runs. While `is_replaced`, agents
+/// start and stop.
 pub fn watched<T>(
     networks: &[PathBuf],
     is_replaced: &AtomicBool,

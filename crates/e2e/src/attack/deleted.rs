@@ -1,8 +1,9 @@
-//! What goes: a pod whose address another gets, and a namespace whose policies go before its pods.
+//! Deletions: a pod whose address is reused, and a namespace whose policies are deleted before its
+//! pods.
 
 #![allow(
     clippy::indexing_slicing,
-    reason = "what a value does not have is null"
+    reason = "a missing field of a value is null"
 )]
 
 use std::net::SocketAddr;
@@ -20,7 +21,7 @@ use crate::cluster::until;
 
 /// The node on which addresses change hands.
 const NODE: u8 = 2;
-/// So often a pod that got an address tries to use it.
+/// Attempts of the new owner of an address to use it.
 const TRIES: usize = 5;
 /// The namespace that is deleted.
 const LEAVING: &str = "leaving";
@@ -40,7 +41,7 @@ pub fn inherited(ground: &Ground, findings: &mut Findings) -> Result<()> {
     let last = ground.last_address(NODE);
     let reserved = last.with_file_name(before.address.to_string());
     until("the address is free", || Ok(!reserved.exists()))?;
-    // The allocator goes round; after some 250 pods of the tenant it would be here as well.
+    // The allocator wraps around: after some 250 pods of the tenant, this address comes again.
     replace(&last, &one_before(before.address)?)?;
     let heir = object(TENANT, "tenant-heir", "db", NODE);
     ground.write(PODS, heir.to_string().as_bytes())?;
@@ -73,7 +74,7 @@ fn named(ground: &Ground, name: &str) -> Result<Pod> {
         found = ground.whole.look()?.into_iter().find(|it| it.name == name);
         Ok(found.is_some())
     })?;
-    found.context("a pod that runs is there")
+    found.context("a running pod exists")
 }
 
 /// Deletes a namespace: its policies are deleted while its pod still runs.

@@ -1,8 +1,9 @@
-//! Where attacks take place: a cluster of two nodes with a victim and a tenant, each with pods on both nodes.
+//! Where attacks take place: a cluster of two nodes with a victim and a tenant, each with pods on
+//! both nodes.
 
 #![allow(
     clippy::indexing_slicing,
-    reason = "what a value does not have is null"
+    reason = "a missing field of a value is null"
 )]
 
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ const APPS: [&str; 3] = ["web", "db", "client"];
 const NODES: u8 = 2;
 /// The time for an agent to end after SIGTERM; then it is killed.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long an allowed packet may be late on a busy machine.
+/// The maximum delay of an allowed packet on a busy machine.
 const LATE: Duration = Duration::from_secs(15);
 
 /// Where NetworkPolicies of the tenant are.
@@ -119,7 +120,8 @@ impl Ground {
         self.as_tenant(&["delete", "--raw", POLICIES]).map(|_| ())
     }
 
-    /// Looks whether the victim's flows are as its policies say: nothing more is allowed now, and nothing less after a while.
+    /// Checks the victim's flows against its policies: no other flow is allowed now, and all
+    /// allowed ones pass after a while.
     pub fn holds(&self, when: &str, findings: &mut Findings) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -137,7 +139,7 @@ impl Ground {
         }
     }
 
-    /// What packets to the victim's pods do that policies do not say.
+    /// The flows to the victim's pods that differ from its policies.
     fn wrong(&self, answers: &Answers) -> Vec<String> {
         let to_victim = answers
             .iter()
@@ -156,7 +158,8 @@ impl Ground {
             .collect()
     }
 
-    /// Writes a policy of the victim that denies what was allowed, waits until packets are dropped, and takes it back.
+    /// Writes a policy of the victim that denies an allowed flow, waits until packets are dropped,
+    /// and deletes it.
     pub fn new_deny(&self, findings: &mut Findings) -> Result<()> {
         let policy = closed(VICTIM, "client");
         let pods = [
@@ -210,7 +213,7 @@ impl Ground {
         Ok(())
     }
 
-    /// Looks whether agents were started again by a kubelet, and how much memory they took.
+    /// Checks whether a kubelet restarted agents, and their peak memory.
     pub fn look_at_agents(&self, findings: &mut Findings) -> Result<()> {
         let all = agents::pods(&self.whole)?;
         ensure!(
@@ -249,7 +252,7 @@ pub fn one_before(address: std::net::IpAddr) -> Result<String> {
     Ok(std::net::Ipv4Addr::from(before).to_string())
 }
 
-/// Writes what a file must already have some of.
+/// Writes to an existing file.
 pub fn replace(file: &Path, text: &str) -> Result<()> {
     ensure!(file.is_file(), "there is no {}", file.display());
     Ok(std::fs::write(file, text)?)

@@ -1,4 +1,5 @@
-//! The time until packets follow a policy of the victim, while the tenant writes large policies all the time.
+//! The time until packets follow a policy of the victim, while the tenant writes large policies all
+//! the time.
 
 use std::fmt;
 use std::net::{SocketAddr, UdpSocket};
@@ -24,19 +25,19 @@ use crate::writer::Writer;
 const PORT: u16 = 6_900;
 /// Between two of them.
 const BETWEEN: Duration = Duration::from_millis(1);
-/// So many packets in a row that do not arrive are dropped.
+/// Consecutive missing packets that count as dropped.
 const DROPPED: u64 = 150;
 /// So long a change may take at most.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// So many policies the tenant has at a time.
+/// The tenant's policies at a time.
 const NAMES: usize = 20;
-/// So many requests of the tenant are on their way at most: more make the API server late and not the agent.
+/// The tenant's concurrent requests: more delay the API server and not the agent.
 const AT_ONCE: usize = 2;
 /// What must hold: the 99th percentile of the time, and an agent's memory.
 const BAR: Duration = Duration::from_secs(1);
 const RESIDENT: u64 = 300 << 20;
 
-/// What packets say of the time of a change.
+/// The time of a change, by packets.
 #[derive(Debug)]
 struct Clock {
     began: Instant,
@@ -143,14 +144,14 @@ struct Scene<'a> {
     tenant: &'a Path,
 }
 
-/// How much is written.
+/// The size of the load.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
-    /// So many changes of the victim.
+    /// The number of changes of the victim.
     writes: usize,
-    /// So many policies of the tenant a second, if the server takes them.
+    /// The tenant's policies per second, if the server accepts them.
     rate: u32,
-    /// So many seconds before changes are timed.
+    /// The seconds before changes are timed.
     warm: u64,
 }
 
@@ -209,7 +210,7 @@ impl fmt::Display for Beside {
     }
 }
 
-/// What was measured beside something.
+/// The measurements under a load.
 #[derive(Clone, Debug)]
 struct Phase {
     beside: Beside,
@@ -255,7 +256,8 @@ impl fmt::Display for Phase {
     }
 }
 
-/// Changes of the victim, first alone and then beside large policies that select none and that select a pod of the tenant.
+/// Changes of the victim, first alone and then beside large policies that select none and that
+/// select a pod of the tenant.
 pub fn load(ground: &Ground, args: &AttackArgs, findings: &mut Findings) -> Result<()> {
     let (network, admin) = (ground.network(0), ground.whole.cluster.api().kubeconfig());
     let scene = Scene {
@@ -324,7 +326,7 @@ fn measured(scene: Scene<'_>, rates: Rates, beside: Beside) -> Result<Phase> {
         });
         let victim = scope.spawn(|| {
             inside(scene.network, scene.victim, |runtime, writer| {
-                // The tenant's policies are there before anything is measured.
+                // The tenant's policies exist before the measurement.
                 let is_alone = beside == Beside::Nothing;
                 thread::sleep(Duration::from_secs(if is_alone { 1 } else { rates.warm }));
                 change(runtime, writer, &clock, rates.writes)
@@ -386,7 +388,7 @@ fn between(from: u64, to: u64) -> Duration {
     Duration::from_micros(to.saturating_sub(from))
 }
 
-/// Writes policies again and again, so many a second or as many as the server takes.
+/// Writes policies repeatedly, at a rate or as fast as the server accepts them.
 async fn write(
     writer: &Writer,
     policies: &[Large; 2],
@@ -416,7 +418,8 @@ async fn write(
         let policy = if turn.is_multiple_of(2) { even } else { odd }.named(&name);
         let writer = writer.clone();
         running.spawn(async move {
-            // To change such an object takes the API server tens of seconds, and to make it anew less than one.
+            // Updating such an object takes the API server tens of seconds, replacing it less than
+            // one.
             if turn > 0 {
                 writer.delete(&format!("{POLICIES}/{name}")).await?;
             }

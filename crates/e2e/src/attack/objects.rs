@@ -1,9 +1,10 @@
-//! Objects that a tenant can write and that cost others as much as possible, as the bytes of a request.
+//! Objects that a tenant can write and that cost others as much as possible, as the bytes of a
+//! request.
 
 use std::fmt::Write as _;
 
-/// The size of a large object: the API server takes requests of 3 MiB and etcd values of 1.5 MiB, and an object is stored
-/// in half of what it takes as JSON.
+/// The size of a large object: the API server accepts requests of 3 MiB and etcd values of 1.5 MiB,
+/// and a stored object has half the size of its JSON.
 pub const LARGE: usize = 2_900_000;
 
 /// The most address blocks of the NetworkPolicies of a namespace under the default budget (D148).
@@ -12,7 +13,7 @@ pub const BLOCKS: usize = 49_999;
 /// The namespace of the tenant.
 pub const TENANT: &str = "tenant";
 
-/// What a large NetworkPolicy consists of.
+/// The content of a large NetworkPolicy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Ranges of ports.
@@ -63,7 +64,7 @@ impl Shape {
     }
 }
 
-/// What a NetworkPolicy of the tenant selects.
+/// The subject of a NetworkPolicy of the tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// No pod.
@@ -124,7 +125,7 @@ impl Large {
     }
 }
 
-/// A NetworkPolicy that lets one address in at so many ranges of ports, and selects an app.
+/// A NetworkPolicy that allows one address on a number of port ranges, and selects an app.
 pub fn ranges(name: &str, app: &'static str, address: usize, count: usize) -> Vec<u8> {
     let mut text = head(name, "");
     let cidr = format!("192.0.2.{}/32", address % 250 + 1);

@@ -1,4 +1,5 @@
-//! A program in the network namespace of a tenant's pod, with the capabilities that containers have and no others.
+//! A program in the network namespace of a tenant's pod, with the capabilities that containers have
+//! and no others.
 
 use std::io::{Read, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -29,10 +30,10 @@ const CAPABILITIES: [(&str, u32); 14] = [
     ("audit_write", 29),
     ("setfcap", 31),
 ];
-/// So many packets are sent without a pause.
+/// Packets sent without a pause.
 const BURST: usize = 16;
 const PAUSE: Duration = Duration::from_millis(2);
-/// The protocol of sockets whose packets begin with the header of IP.
+/// The protocol of raw sockets that send IP headers.
 const WITH_HEADER: i32 = 255;
 
 /// Sends packets, from the header of IP on, out of a pod; `program` is this one.
@@ -59,7 +60,7 @@ pub fn send_from(pod: &Pod, program: &Path, packets: &[Vec<u8>]) -> Result<()> {
         framed.extend(packet);
     }
     if let Some(mut stdin) = child.stdin.take() {
-        // If it has ended, its words say why.
+        // If it has exited, its output has the reason.
         let _ = stdin.write_all(&framed);
     }
     let output = child.wait_with_output()?;
@@ -68,12 +69,12 @@ pub fn send_from(pod: &Pod, program: &Path, packets: &[Vec<u8>]) -> Result<()> {
     Ok(())
 }
 
-/// The program: sends what it reads, each packet behind its length.
+/// The program: sends the packets that it reads, each after its length.
 pub fn sender() -> Result<()> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     ensure!(
         is_bounded(&status),
-        "this is not what a container may do: {status}"
+        "a capability that containers do not have: {status}"
     );
     let mut bytes = Vec::new();
     std::io::stdin().read_to_end(&mut bytes)?;
@@ -111,7 +112,7 @@ fn is_bounded(status: &str) -> bool {
     has.is_some_and(|has| has & !may == 0 && has & (1 << 13) != 0)
 }
 
-/// Where a packet goes.
+/// The destination of a packet.
 fn destination(packet: &[u8], interface: u32) -> Result<SocketAddr> {
     let version = packet.first().map(|it| it >> 4);
     let at = |range: std::ops::Range<usize>| packet.get(range).context("half a header");
@@ -128,7 +129,8 @@ fn destination(packet: &[u8], interface: u32) -> Result<SocketAddr> {
     }
 }
 
-/// The address of the calling thread's `eth0` that needs no router, and the number of the interface.
+/// The address of the calling thread's `eth0` that needs no router, and the number of the
+/// interface.
 pub fn link_local() -> Option<(Ipv6Addr, u32)> {
     let text = std::fs::read_to_string("/proc/thread-self/net/if_inet6").ok()?;
     text.lines().find_map(|line| {

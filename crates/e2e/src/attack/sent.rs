@@ -21,7 +21,7 @@ use super::{AttackArgs, Findings};
 use crate::cluster::pods::{Pod, enter};
 use crate::cluster::traffic::Stream;
 
-/// The addresses of the nodes, which may reach their own pods whatever policies say.
+/// The addresses of the nodes, which may reach their own pods regardless of policies.
 const NODES: [Ipv4Addr; 2] = [
     Ipv4Addr::new(172, 30, 0, 101),
     Ipv4Addr::new(172, 30, 0, 102),
@@ -33,15 +33,16 @@ const PROBES: [ProbePayload; 3] = [
     ProbePayload::Echo,
 ];
 const SEEN: [Protocol; 3] = [Protocol::UDP, Protocol::TCP, Protocol::ICMPV4];
-/// How long packets may be under way.
+/// The maximum time of a packet in flight.
 const LAST: Duration = Duration::from_millis(300);
-/// Messages of ICMPv6: router advertisement and redirect, and the solicitation that neighbours send.
+/// Messages of ICMPv6: router advertisement and redirect, and the solicitation that neighbours
+/// send.
 const ADVERTISEMENT: u8 = 134;
 const REDIRECT: u8 = 137;
 const SOLICITATION: u8 = 135;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// Sends packets of a pod to another with a source address; returns how many arrived.
+/// Sends packets of a pod to another with a source address. Returns the number that arrived.
 pub fn spoofed(program: &Path, from: &Pod, source: IpAddr, to: &Pod, count: u32) -> Result<Stream> {
     let mut packets = Vec::new();
     let mut ids = BTreeSet::new();
@@ -52,7 +53,8 @@ pub fn spoofed(program: &Path, from: &Pod, source: IpAddr, to: &Pod, count: u32)
                 source,
                 destination: to.address,
                 carried,
-                // Never the same twice: a sender that knows the ports of a UDP connection can add packets to it by default.
+                // Never the same twice: a sender that knows the ports of a UDP connection can add
+                // packets to it by default.
                 source_port: 20_000 + (id % 40_000) as u16,
                 id,
             };
@@ -84,7 +86,7 @@ fn next() -> u32 {
     LATEST.fetch_add(1, Ordering::Relaxed)
 }
 
-/// What sockets of a network namespace see while some work goes on, behind the input path.
+/// The packets that sockets of a network namespace receive during some work, after the input path.
 fn receive(
     network: &Path,
     protocols: &[(Domain, Protocol)],
@@ -133,7 +135,8 @@ fn listen(
     Ok(seen)
 }
 
-/// Senders, forged addresses and receivers: on one node and between two, as an allowed client and as a node.
+/// Senders, forged addresses and receivers: on one node and between two, as an allowed client and
+/// as a node.
 fn lies(ground: &Ground) -> Result<Vec<(&Pod, IpAddr, &Pod)>> {
     let (web, db) = (ground.pod(VICTIM, "web")?, ground.pod(VICTIM, "db")?);
     let [n1, n2] = NODES.map(IpAddr::V4);
@@ -146,7 +149,8 @@ fn lies(ground: &Ground) -> Result<Vec<(&Pod, IpAddr, &Pod)>> {
     Ok(lies)
 }
 
-/// Shows that the packets arrive where no agent runs: they are well made, and what drops them later are agents.
+/// Shows that the packets arrive where no agent runs: they are well made, and what drops them later
+/// are agents.
 pub fn without_agents(ground: &Ground, program: &Path, findings: &mut Findings) -> Result<()> {
     let mut all = Stream::default();
     for (from, source, to) in lies(ground)? {
@@ -154,7 +158,8 @@ pub fn without_agents(ground: &Ground, program: &Path, findings: &mut Findings) 
         all.sent += stream.sent;
         all.arrived += stream.arrived;
     }
-    // A kernel takes no packet from outside with an address of its own: half of the lies are the node's at that node.
+    // A kernel takes no packet from outside with an address of its own: half of the lies are the
+    // node's at that node.
     ensure!(all.arrived * 2 >= all.sent, "without agents: {all:?}");
     findings.note(format!(
         "without agents, {} of {} packets in the name of others arrive (the others name the node that they cross, which any kernel drops)",
@@ -315,7 +320,7 @@ fn message(own: Ipv6Addr, kind: u8) -> Result<Vec<u8>> {
     Ok(packet)
 }
 
-/// Sends ICMP redirects to a pod with the address of its gateway; returns how many arrived.
+/// Sends ICMP redirects to a pod with the address of its gateway. Returns the number that arrived.
 fn redirects(from: &Pod, to: &Pod, program: &Path) -> Result<usize> {
     let IpAddr::V4(address) = to.address else {
         return Ok(0);

@@ -11,7 +11,7 @@ use anyhow::{Result, anyhow};
 use crate::cluster::packets::UDP;
 use crate::cluster::pods::Pod;
 
-/// How many echoes a pod sends where nothing else happens.
+/// Echo requests of a pod without other load.
 const IDLE: u64 = 200;
 /// Between two echoes.
 const BETWEEN: Duration = Duration::from_millis(5);
@@ -19,21 +19,21 @@ const BETWEEN: Duration = Duration::from_millis(5);
 const LOST: Duration = Duration::from_millis(700);
 /// A port that no policy of the tenant allows.
 const DENIED: u16 = 64_000;
-/// So many packets are sent from one source port.
+/// Packets from one source port.
 const SAME_PORT: u64 = 64;
 
-/// How long echoes took.
+/// The round-trip times of echoes.
 #[derive(Clone, Debug, Default)]
 pub struct Echo {
     times: Vec<Duration>,
-    /// How many requests were sent.
+    /// The number of requests.
     pub sent: u64,
-    /// How many did not come.
+    /// Missing replies.
     pub lost: u64,
 }
 
 impl Echo {
-    /// The time that so many of a hundred keep.
+    /// A percentile of the times.
     pub fn at(&self, percent: usize) -> Duration {
         percentile(&self.times, percent)
     }
@@ -52,7 +52,7 @@ impl fmt::Display for Echo {
     }
 }
 
-/// The time that so many of a hundred keep.
+/// A percentile of the times.
 pub fn percentile(times: &[Duration], percent: usize) -> Duration {
     let mut times = times.to_vec();
     times.sort_unstable();
@@ -101,7 +101,7 @@ fn request(from: &Pod, to: &Pod, atleast: Duration, is_over: &AtomicBool) -> Res
     Ok(echo)
 }
 
-/// Sends packets that are denied from one pod to another as fast as one thread can. Returns how many.
+/// Sends denied packets from one pod to another as fast as one thread can. Returns their number.
 pub fn flood(from: &Pod, to: &Pod, time: Duration) -> Result<u64> {
     from.inside(|| {
         let began = Instant::now();

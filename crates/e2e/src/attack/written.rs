@@ -1,4 +1,5 @@
-//! What a tenant writes: objects that are nested deep, bytes that are not text, large policies, ranges of ports.
+//! Objects of a tenant: deeply nested ones, bytes that are not UTF-8, large policies, ranges of
+//! ports.
 
 use std::time::{Duration, Instant};
 
@@ -17,9 +18,9 @@ use crate::cluster::until;
 
 /// How deep objects are nested.
 const LEVELS: [usize; 2] = [250, 5_000];
-/// How many ranges a policy has.
+/// Ranges per policy.
 const RANGES: usize = 20_000;
-/// How long packets that are denied are sent.
+/// The time for which denied packets are sent.
 const FLOOD: Duration = Duration::from_secs(4);
 /// The longest that an echo of the victim may take beside them, at the 99th percentile.
 const SANE: Duration = Duration::from_millis(50);
@@ -40,7 +41,7 @@ pub fn nested(ground: &Ground, _: &AttackArgs, findings: &mut Findings) -> Resul
     clear(ground, &objects)
 }
 
-/// Bytes that are not text where no program looks.
+/// Bytes that are not UTF-8 in unused fields.
 pub fn bytes(ground: &Ground, _: &AttackArgs, findings: &mut Findings) -> Result<()> {
     let objects = [("bytes".to_owned(), not_text())];
     let served = odd(ground, &objects, findings)?;
@@ -50,7 +51,8 @@ pub fn bytes(ground: &Ground, _: &AttackArgs, findings: &mut Findings) -> Result
     clear(ground, &objects)
 }
 
-/// Writes a policy and a pod with each of some fields, and looks at everything. Gives what the server serves of the policies.
+/// Writes a policy and a pod with each of some fields, and checks all flows and agents. Returns the
+/// policies as the server sends them.
 fn odd(ground: &Ground, objects: &[(String, Vec<u8>)], findings: &mut Findings) -> Result<Vec<u8>> {
     for (name, fields) in objects {
         ground.write(POLICIES, &policy_with_fields(name, fields))?;
@@ -111,7 +113,7 @@ pub fn large(ground: &Ground, args: &AttackArgs, findings: &mut Findings) -> Res
             findings.peak.counted >> 20,
         ));
         ground.delete_policies()?;
-        // The next shape begins with other processes, whose peak is their own.
+        // The next shape starts with new processes, and their own peaks.
         ground.restart(findings)?;
         most = most.or(std::mem::take(&mut findings.peak));
     }

@@ -1,8 +1,8 @@
-//! What is done to a whole cluster, and what must hold all the while.
+//! Changes of a whole cluster, and the invariants during them.
 
 #![allow(
     clippy::indexing_slicing,
-    reason = "what a value does not have is null"
+    reason = "a missing field of a value is null"
 )]
 
 use std::fmt;
@@ -26,16 +26,17 @@ pub struct WholeArgs {
     /// The program to install [default: the one beside this]
     #[arg(long, value_name = "PATH")]
     pub palisade: Option<PathBuf>,
-    /// The archive of the image, as deploy/image/build makes it [default: one is made of the program]
+    /// The archive of the image, as deploy/image/build makes it [default: one is made of the
+    /// program]
     #[arg(long, value_name = "PATH")]
     pub image: Option<PathBuf>,
     /// The directory of the manifests
     #[arg(long, value_name = "DIR", default_value = "deploy")]
     pub deploy: PathBuf,
-    /// So many random changes of policies
+    /// The number of random changes of policies
     #[arg(long, default_value_t = 1_000)]
     pub changes: usize,
-    /// So many replacements of agents under traffic
+    /// The number of replacements of agents under traffic
     #[arg(long, default_value_t = 50)]
     pub restarts: usize,
     /// So long the API server is away, under traffic; 0: never
@@ -51,11 +52,11 @@ pub struct WholeArgs {
 pub struct Report {
     /// Changes that the server took, and that it refused.
     pub changes: usize,
-    /// Those that it refused.
+    /// Refused changes.
     pub refused: usize,
     /// Flows that were compared.
     pub flows: usize,
-    /// Where packets did not do what was explained.
+    /// Flows whose packets differ from `explain`.
     pub differences: Vec<String>,
     /// From the write of a change until packets follow it; a round of packets is part of it.
     pub settled: Vec<Duration>,
@@ -143,10 +144,10 @@ pub fn run(args: &WholeArgs) -> Result<Report> {
     Ok(report)
 }
 
-/// How long packets may do something else than what is written.
+/// The time within which packets must follow a change.
 const SETTLED: Duration = Duration::from_secs(10);
 
-/// Changes policies at random, and compares what packets do with what is explained after each.
+/// Changes policies at random, and compares packets with `explain` after each change.
 pub fn change(
     whole: &E2eCluster,
     pods: &[Pod],
@@ -174,7 +175,7 @@ pub fn change(
         report.changes += 1;
         let written = Instant::now();
         let explained = whole.explained(pods)?;
-        ensure!(!explained.is_empty(), "nothing was explained");
+        ensure!(!explained.is_empty(), "`explain` printed no verdicts");
         let found = loop {
             let found = differences(&explained, &measured(pods)?);
             if found.is_empty() || written.elapsed() > SETTLED {
@@ -192,7 +193,7 @@ pub fn change(
     Ok(())
 }
 
-/// Deletes all policies that are there.
+/// Deletes all policies.
 pub fn clear(whole: &E2eCluster, changes: &mut Changes) -> Result<()> {
     for object in changes.held.drain(..) {
         whole.delete(&object)?;
@@ -283,7 +284,7 @@ fn restart(whole: &E2eCluster) -> Result<()> {
     whole.wait_for_agents()
 }
 
-/// All agents end at once; whether those that follow get ready is another matter.
+/// Ends all agents at once, without waiting for their replacements.
 pub fn end_agents(whole: &E2eCluster) -> Result<()> {
     let selector = "app.kubernetes.io/component=agent";
     let words = ["-n", "palisade-system", "delete", "pods", "--wait=true"];

@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// A command, and what is shown below it.
+/// A command and its documented output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// What is typed.
+    /// The command line.
     pub command: String,
     /// The output; a line of three dots matches any lines.
     pub answer: Vec<String>,
 }
 
-/// The commands of the first `shell-session` below a heading. What needs no cluster is in blocks of another name, which other
-/// tests try.
+/// The commands of the first `shell-session` below a heading. What needs no cluster is in blocks of
+/// another name, which other tests try.
 pub fn block(page: &str, heading: &str) -> Result<Vec<Shown>> {
     let from = page.split_once(&format!("\n{heading}\n"));
     let (_, rest) = from.with_context(|| format!("no heading {heading}"))?;
@@ -52,12 +52,12 @@ fn is_as_shown(lines: &[String], shown: &[String]) -> bool {
     }
 }
 
-/// How long a cluster may take until packets do what was just written.
+/// The time within which packets must follow a change.
 const SETTLED: Duration = Duration::from_secs(20);
 /// The line after the output of each command.
 const END: &str = "--- end of the answer ---";
 
-/// Types all commands into one shell, and compares what it answers.
+/// Runs all commands in one shell, and compares their output.
 pub fn replay(shell: &mut Command, all: &[Shown]) -> Result<()> {
     let shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = shell.spawn().context("no shell")?;
@@ -91,7 +91,7 @@ fn type_in(
     from: &mut BufReader<ChildStdout>,
     command: &str,
 ) -> Result<Vec<String>> {
-    // What the command reads is not what is typed next.
+    // The command must not read the next line.
     writeln!(to, "{{ {command}\n}} 2>&1 </dev/null; echo; echo '{END}'")?;
     to.flush()?;
     let mut lines = Vec::new();

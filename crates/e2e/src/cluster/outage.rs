@@ -1,8 +1,9 @@
-//! The API server goes away while packets flow: nothing may be lost, nothing may leak, and what is written afterwards has to come.
+//! An outage of the API server while packets flow: no packet may be lost or leak, and later changes
+//! must take effect.
 
 #![allow(
     clippy::indexing_slicing,
-    reason = "what a value does not have is null"
+    reason = "a missing field of a value is null"
 )]
 
 use std::fmt;
@@ -22,13 +23,14 @@ use super::until;
 /// What became of packets and changes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outage {
-    /// How long no server answered.
+    /// The length of the outage.
     pub lasted: Duration,
     /// Packets that are allowed all along, and that are denied.
     pub allowed: Stream,
     /// The denied ones.
     pub denied: Stream,
-    /// From the server's first answer to packets doing what was written after it; a round of packets is part of it.
+    /// The time from the server's first response until packets follow a later change, including a
+    /// round of packets.
     pub caught_up: Duration,
 }
 
@@ -70,7 +72,7 @@ pub fn outage(whole: &mut E2eCluster, pods: &[Pod], length: Duration) -> Result<
         api.start_server()?;
         Ok((began, Instant::now()))
     })?;
-    // The other way round: one loses what it had, and one gets what it had not.
+    // Exchanges the verdicts of two flows.
     policy["spec"]["ingress"] =
         json!([{"from": [{"podSelector": {"matchLabels": {"app": "client"}}}]}]);
     until("the change is written", || {

@@ -2,7 +2,7 @@
 
 #![allow(
     clippy::indexing_slicing,
-    reason = "what a value does not have is null"
+    reason = "a missing field of a value is null"
 )]
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub const UDP: u16 = 53;
 /// What does not come back in so long was dropped.
 pub(crate) const DROPPED: Duration = Duration::from_millis(700);
 
-/// What is answered: source, destination and port, and whether it is allowed.
+/// An answer: source, destination and port, and whether the flow is allowed.
 pub type Answers = BTreeMap<(String, String, String), bool>;
 
 /// A process in every pod that answers at the UDP port.
@@ -190,7 +190,7 @@ pub fn differences(explained: &Answers, measured: &Answers) -> Vec<String> {
         if does != Some(explained) {
             let (from, to, port) = key;
             words.push(format!(
-                "{from} -> {to} {port}: explain says {}, packets {}",
+                "{from} -> {to} {port}: explain {}, packets {}",
                 word(Some(explained)),
                 word(does)
             ));

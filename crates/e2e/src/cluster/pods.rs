@@ -2,7 +2,7 @@
 
 #![allow(
     clippy::indexing_slicing,
-    reason = "what a value does not have is null"
+    reason = "a missing field of a value is null"
 )]
 
 use std::collections::BTreeMap;
@@ -51,13 +51,13 @@ impl Pod {
         })
     }
 
-    /// Puts the calling thread into its network, for good.
+    /// Moves the calling thread into its network namespace, permanently.
     pub fn enter(&self) -> Result<()> {
         enter(&self.network).with_context(|| format!("the network of {}", self.name))
     }
 }
 
-/// Puts the calling thread into a network namespace, for good.
+/// Moves the calling thread into a network namespace, permanently.
 pub fn enter(network: &Path) -> Result<()> {
     let file = fs::File::open(network)
         .with_context(|| format!("the network namespace {}", network.display()))?;
@@ -85,7 +85,8 @@ pub fn object(namespace: &str, name: &str, app: &str, node: u8) -> Value {
 }
 
 impl E2eCluster {
-    /// Starts two pods of every app in every namespace, spread over the nodes, and waits until they run.
+    /// Starts two pods of every app in every namespace, spread over the nodes, and waits until they
+    /// run.
     pub fn start_pods(&self, namespaces: &[&str], apps: &[&str], nodes: u8) -> Result<Vec<Pod>> {
         let mut wanted = Vec::new();
         let mut node = 0;
@@ -106,7 +107,7 @@ impl E2eCluster {
         self.running(wanted.len())
     }
 
-    /// The pods of tests, once so many run.
+    /// The pods of tests, when all of them run.
     pub fn running(&self, count: usize) -> Result<Vec<Pod>> {
         let mut pods = Vec::new();
         until("pods run", || {

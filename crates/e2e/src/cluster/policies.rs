@@ -2,7 +2,7 @@
 
 #![allow(
     clippy::indexing_slicing,
-    reason = "what a value does not have is null"
+    reason = "a missing field of a value is null"
 )]
 
 use palisade_oracle::generate::scenario;
@@ -20,10 +20,10 @@ const KINDS: [&str; 4] = [
     "AdminNetworkPolicy",
     "BaselineAdminNetworkPolicy",
 ];
-/// So many are there at a time at most.
+/// The maximum number of policies.
 const MOST: usize = 8;
 
-/// A change of the cluster's policies, or of what they see.
+/// A change of the cluster's policies, or of objects that they select.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// An object is new or different.

@@ -1,4 +1,4 @@
-//! Numbered packets between pods while something else happens.
+//! Numbered packets between pods during other work.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,22 +14,22 @@ use super::pods::Pod;
 pub const PORT: u16 = 7000;
 /// Between two packets of a stream.
 const PAUSE: Duration = Duration::from_micros(500);
-/// How long packets may be under way.
+/// The maximum time of a packet in flight.
 const LAST: Duration = Duration::from_millis(500);
 
 /// What became of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stream {
-    /// How many packets were sent.
+    /// Packets sent.
     pub sent: u64,
-    /// How many arrived.
+    /// Packets that arrived.
     pub arrived: u64,
-    /// How many found the socket of this program full: those are lost by the measurement.
+    /// Packets dropped by a full socket of this program: a loss of the measurement.
     pub overrun: u64,
 }
 
 impl Stream {
-    /// How many did not arrive, for any other reason than a full socket.
+    /// Packets that did not arrive for another reason than a full socket.
     pub fn lost(&self) -> u64 {
         self.sent.saturating_sub(self.arrived + self.overrun)
     }
@@ -111,7 +111,7 @@ fn receive(at: &Pod, from: &Pod, is_quiet: &AtomicBool, ready: &Sender<()>) -> R
     Ok((arrived, overrun(&sockets, port_of(from))))
 }
 
-/// How many packets found the socket of a port full, by the kernel's list of sockets.
+/// Packets dropped by a full socket of a port, by the kernel's list of sockets.
 fn overrun(sockets: &str, port: u16) -> u64 {
     let local = format!(":{port:04X}");
     let line = sockets.lines().find(|line| {

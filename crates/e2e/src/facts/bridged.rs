@@ -1,4 +1,5 @@
-//! Whether packets between pods of one node pass the agent's rules, by what connects the pods (D103).
+//! Whether packets between pods of one node pass the agent's rules, by what connects the pods
+//! (D103).
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use crate::cluster::packets::{Echoes, differences, measured};
 
 /// The pods of all flows.
 pub const APPS: [&str; 3] = ["web", "db", "client"];
-/// How long packets may do something else than what is written, and how long the agent may take to see that they do.
+/// The times within which packets must follow a change, and the agent must report a bypass.
 const SETTLED: Duration = Duration::from_secs(10);
 
 /// Counts packets between pods of the node in the forward hook.
@@ -21,7 +22,7 @@ const COUNTER: &str = "add table inet facts; delete table inet facts; add table 
     add chain inet facts forward { type filter hook forward priority filter - 20; }; \
     add rule inet facts forward ip saddr 10.200.1.0/24 ip daddr 10.200.1.0/24 counter";
 
-/// Packets do what is explained under some policies, or pass the agent by, which it must say.
+/// Packets follow `explain` under some policies, or bypass the agent, which must report it.
 pub fn bridged(whole: &E2eCluster, place: &Place, findings: &mut Findings) -> Result<()> {
     let pods = whole.start_pods(&["x"], &APPS, 1)?;
     let echoes = Echoes::start(&pods)?;
@@ -41,7 +42,7 @@ pub fn bridged(whole: &E2eCluster, place: &Place, findings: &mut Findings) -> Re
         is_evaluated &= found.is_empty();
         let denied = explained.values().filter(|it| !**it).count();
         findings.record(format!(
-            "{when}: {name}: {} flows compared, {denied} denied; {} do not do what is explained{}",
+            "{when}: {name}: {} flows compared, {denied} denied; {} differ from explain{}",
             explained.len(),
             found.len(),
             found
@@ -52,7 +53,7 @@ pub fn bridged(whole: &E2eCluster, place: &Place, findings: &mut Findings) -> Re
     }
     findings.expect(
         is_evaluated || place.is_bypassed,
-        format!("{when}: packets do what is explained: {is_evaluated}"),
+        format!("{when}: packets follow explain: {is_evaluated}"),
     );
     findings.record(format!(
         "{when}: {} packets between pods of the node were seen in forward",
@@ -94,9 +95,7 @@ fn isolated() -> Value {
 /// What the rule counted.
 fn counted(whole: &E2eCluster) -> Result<u64> {
     let text = on_node(whole, "nft list chain inet facts forward")?;
-    let (_, rest) = text
-        .split_once("counter packets ")
-        .context("nothing counts")?;
+    let (_, rest) = text.split_once("counter packets ").context("no counters")?;
     let number = rest.split(' ').next().context("no number")?;
     Ok(number.parse()?)
 }

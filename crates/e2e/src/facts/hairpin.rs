@@ -1,4 +1,5 @@
-//! A pod that reaches itself through its Service, and other ways through a Service on one node (D77, D78, D80).
+//! A pod that reaches itself through its Service, and other ways through a Service on one node
+//! (D77, D78, D80).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -15,14 +16,14 @@ use crate::cluster::campaign::of;
 use crate::cluster::pods::Pod;
 use crate::cluster::{E2eCluster, until};
 
-/// Addresses of Services: of the pod `web`, and of something on the node.
+/// Addresses of Services: of the pod `web`, and of a socket on the node.
 const WEB: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 96, 0, 80)), 80);
 const HOST: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 96, 0, 90)), 80);
 /// The port of the pod, and that on the node.
 const PORT: u16 = 8080;
 const HOST_PORT: u16 = 9090;
 
-/// Notes what packets to a Service's backend look like in forward: their source, destination and port.
+/// Records source, destination and port of packets to a Service's backend in the forward hook.
 const OBSERVER: &str = "add table inet facts; delete table inet facts; add table inet facts; \
     add set inet facts seen { type ipv4_addr . ipv4_addr . inet_service; size 1024; flags dynamic; }; \
     add chain inet facts forward { type filter hook forward priority filter - 20; }; \
@@ -205,7 +206,8 @@ fn sources(
     on_node(whole, "nft delete table inet facts").map(drop)
 }
 
-/// The same if ports of the bridge do not send frames back to their origin (hairpin mode off), the default of some plugins.
+/// The same if ports of the bridge do not send frames back to their origin (hairpin mode off), the
+/// default of some plugins.
 fn without_hairpin_mode(
     whole: &E2eCluster,
     place: &Place,

@@ -1,5 +1,5 @@
-//! The conformance tests of egress to nodes (T4 and T17 of the specification), where the client and the host-network
-//! server share a node (D75).
+//! The conformance tests of egress to nodes (T4 and T17 of the specification), where the client and
+//! the host-network server share a node (D75).
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;

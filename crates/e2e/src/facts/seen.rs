@@ -1,8 +1,9 @@
-//! Flows whose verdicts by the specification, by `explain` and by packets are compared, on a cluster of the testbed.
+//! Compares verdicts of the specification, of `explain` and of packets, on a cluster of the
+//! testbed.
 
 #![allow(
     clippy::indexing_slicing,
-    reason = "what a value does not have is null"
+    reason = "a missing field of a value is null"
 )]
 
 use std::fmt::Write as _;
@@ -25,7 +26,7 @@ use palisade_campaigns::faults::crafted::{Connection, Direction, Phase, Protocol
 use palisade_campaigns::health::ready;
 use palisade_campaigns::kernel_facts::Findings;
 
-/// How long packets may do something else than what is written, as in the conformance tests.
+/// The time within which packets must follow a change, as in the conformance tests.
 const SETTLED: Duration = Duration::from_secs(10);
 /// The address of the first node.
 pub const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(172, 30, 0, 101));
@@ -87,7 +88,8 @@ pub enum Carrier {
     Tcp,
     /// UDP; a process at the destination echoes.
     Udp,
-    /// SCTP, which this kernel may not speak: whether the first packet comes to the node is all that is seen.
+    /// Measures SCTP, which this kernel may not support, by the arrival of the first packet at the
+    /// node.
     Sctp,
 }
 
@@ -133,7 +135,8 @@ impl Case<'_> {
     }
 }
 
-/// Compares the specification with `explain` and with packets, as soon as the packets have had their time to follow.
+/// Compares the specification with `explain` and with packets, as soon as the packets have had
+/// their time to follow.
 pub fn compare(
     whole: &E2eCluster,
     findings: &mut Findings,

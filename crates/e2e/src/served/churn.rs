@@ -2,7 +2,7 @@
 
 #![allow(
     clippy::indexing_slicing,
-    reason = "what a value does not have is null"
+    reason = "a missing field of a value is null"
 )]
 
 use std::time::{Duration, Instant};
@@ -18,27 +18,28 @@ use super::process::Agent;
 use crate::writer::{Writer, place};
 use palisade_generate::Rng;
 
-/// So often a pod changes.
+/// The number of changes of pods.
 const EVERY: Duration = Duration::from_millis(10);
-/// So many requests are on their way at most.
+/// Concurrent requests.
 const AT_ONCE: usize = 32;
 
-/// What it cost.
+/// The cost.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Churn {
-    /// How long it went on, in seconds.
+    /// The duration, in seconds.
     pub(super) seconds: f64,
-    /// How many changes the server refused: two of one pod met.
+    /// Changes refused by the server: two of one pod collided.
     pub(super) refused: u64,
-    /// How many events of pods the agent received.
+    /// Events of pods received by the agent.
     pub(super) events: u64,
     /// The processor time of the agent, in seconds.
     pub(super) cpu: f64,
-    /// From the arrival of a change to the kernel's commit: upper limits that half and 99 of 100 keep, in seconds.
+    /// From the arrival of a change to the kernel's commit: upper limits that half and 99 of 100
+    /// keep, in seconds.
     pub(super) p50: f64,
     pub(super) p99: f64,
-    /// How many changes that was.
+    /// The number of changes.
     pub(super) programmed: u64,
 }
 
@@ -99,7 +100,8 @@ async fn change(writer: &Writer, filled: &Filled, time: Duration, seed: u64) -> 
     Ok(refused)
 }
 
-/// Half of all changes are such that policies cannot see; a quarter are of labels, and a quarter replace the pod.
+/// Half of all changes are such that policies cannot see; a quarter are of labels, and a quarter
+/// replace the pod.
 async fn one(writer: Writer, pod: Value, what: u64, number: u32) -> Result<()> {
     let place = place(&pod).context("servers have no such object")?;
     let status = format!("{}/status", place.own);
@@ -121,7 +123,7 @@ async fn one(writer: Writer, pod: Value, what: u64, number: u32) -> Result<()> {
     }
 }
 
-/// How many changes waited how long, by the upper limits of a histogram.
+/// The waiting times of changes, as a histogram by upper limits.
 struct Waits(Vec<(f64, u64)>);
 
 impl Waits {

@@ -2,7 +2,7 @@
 
 #![allow(
     clippy::indexing_slicing,
-    reason = "what a value does not have is null"
+    reason = "a missing field of a value is null"
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,21 +17,21 @@ use crate::writer::Writer;
 use palisade_generate::point::NODE;
 use palisade_generate::point::{Plan, each_object};
 
-/// So many requests are on their way at a time.
+/// Concurrent requests.
 const AT_ONCE: usize = 48;
-/// One pod of so many elsewhere is remembered.
+/// One of this number of pods on other nodes is kept for later.
 const SAMPLED: usize = 20;
 
 /// What the server holds now.
 #[derive(Debug, Default)]
 pub(super) struct Filled {
-    /// How many objects of each kind.
+    /// The numbers of objects by kind.
     pub(super) counts: BTreeMap<String, usize>,
     /// Pods of the node.
     pub(super) local: Vec<Value>,
     /// Some pods of other nodes.
     pub(super) elsewhere: Vec<Value>,
-    /// How long it took.
+    /// The time.
     pub(super) took: Duration,
 }
 

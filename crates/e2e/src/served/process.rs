@@ -15,7 +15,7 @@ use palisade_campaigns::health::{RESPONSE_TIMEOUT, get, is_ok};
 /// So long an agent may take until it is ready.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// What an allocator has free goes back to the system within ten seconds.
+/// The allocator returns free memory to the system within ten seconds.
 const REST: Duration = Duration::from_secs(15);
 
 /// An agent that runs; it ends when this is dropped.
@@ -26,13 +26,13 @@ pub(super) struct Agent {
     started: Instant,
 }
 
-/// What a process keeps in memory, in kilobytes.
+/// The resident memory of a process, in kilobytes.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Memory {
-    /// All that is there.
+    /// All of it.
     pub(super) resident: u64,
-    /// What is not a part of files.
+    /// Anonymous memory.
     pub(super) anonymous: u64,
     /// The most that ever was there.
     pub(super) peak: u64,
@@ -101,7 +101,7 @@ impl Agent {
         is_ok(&self.get("/readyz"))
     }
 
-    /// What it counts.
+    /// Its metrics.
     pub(super) fn metrics(&self) -> Result<String> {
         self.get("/metrics")
     }
@@ -144,7 +144,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // It leaves its table, which goes with the network namespace.
+        // Its table is deleted with the network namespace.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

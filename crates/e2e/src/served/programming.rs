@@ -2,7 +2,7 @@
 
 #![allow(
     clippy::indexing_slicing,
-    reason = "what a value does not have is null"
+    reason = "a missing field of a value is null"
 )]
 
 use std::time::{Duration, Instant};
@@ -17,14 +17,15 @@ use crate::writer::{Writer, place};
 use palisade_generate::Rng;
 use palisade_generate::point::NODE;
 
-/// So long the kernel must be quiet before the next object is written; what an agent puts in order afterwards is done by then.
+/// The time without changes in the kernel before the next object is written: the agent's cleanup is
+/// done by then.
 const QUIET: Duration = Duration::from_millis(60);
-/// So long something may take.
+/// The timeout.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Changes that deny something follow each other no faster than an agent lets them without a pause.
+/// The interval between denying changes, which an agent's rate limit allows without a pause.
 const BETWEEN: Duration = Duration::from_millis(110);
 
-/// What is written.
+/// The kind of a written object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) enum WrittenKind {
     /// A NetworkPolicy of pods of the node: created, changed, deleted.
@@ -174,7 +175,7 @@ async fn requests(
         body: json!({"gracePeriodSeconds": 0}),
     };
     if kind == WrittenKind::Pod {
-        // Without an address a pod is nothing to the kernel yet.
+        // A pod without an address is not in the kernel.
         let mut bare = object.clone();
         bare["status"] = Value::Null;
         writer.create(&bare).await?;

@@ -16,13 +16,13 @@ use palisade_generate::point::Plan;
 #[serde(rename_all = "camelCase")]
 pub struct ServedReport {
     seed: u64,
-    /// How many objects the server has.
+    /// The number of objects on the server.
     counts: BTreeMap<String, usize>,
-    /// How many pods the node has.
+    /// The number of pods of the node.
     local_pods: usize,
-    /// How long it took to write them, in seconds.
+    /// The time to write them, in seconds.
     filled_after: f64,
-    /// An agent at an empty server: the runtime, and what a process needs at all.
+    /// An agent with an empty server: the runtime and the process itself.
     bare: Settled,
     /// An agent at the full one.
     started: Settled,
@@ -57,7 +57,7 @@ impl Quantiles {
     fn of(times: impl Iterator<Item = u64>) -> Quantiles {
         let mut times: Vec<u64> = times.collect();
         times.sort_unstable();
-        // The smallest that so many of a hundred are not above.
+        // The smallest value that the percentage does not exceed.
         let at = |percent: usize| {
             let place = (times.len() * percent).div_ceil(100).saturating_sub(1);
             times.get(place).copied().unwrap_or(0)

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// A TCP proxy between a client and the server.
 pub(crate) struct Wire {
     is_cut: Arc<AtomicBool>,
-    /// After so many bytes a connection breaks; 0: never.
+    /// The number of bytes after which a connection breaks, or 0 for never.
     breaks_after: Arc<AtomicU64>,
     open: Arc<Mutex<Vec<TcpStream>>>,
     address: SocketAddr,
@@ -47,7 +47,7 @@ impl Wire {
         wire
     }
 
-    /// A kubeconfig that goes this way.
+    /// A kubeconfig that uses this proxy.
     pub(crate) fn kubeconfig(&self, of: &Path, url: &str) -> PathBuf {
         let text = std::fs::read_to_string(of).unwrap();
         assert!(text.contains(url), "{url} is not in {text}");
@@ -69,7 +69,7 @@ impl Wire {
         self.is_cut.store(false, Ordering::Release);
     }
 
-    /// New connections break after the server has sent so many bytes.
+    /// Breaks new connections after a number of bytes from the server.
     pub(crate) fn break_after(&self, bytes: u64) {
         self.breaks_after.store(bytes, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Random objects on a real API server: what it takes and what it refuses is counted.
+//! Random objects on a real API server, with counts of accepted and refused ones.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 pub(crate) struct Writer {
     client: Client,
     namespaces: BTreeSet<String>,
-    /// What the server took, and what it refused.
+    /// The accepted and the refused objects.
     pub(crate) taken: usize,
     pub(crate) refused: usize,
 }
