@@ -32,7 +32,7 @@ fn plan_of(cluster: &Cluster<'_>) -> Plan {
 
 fn chain(plan: &Plan, address: &str, direction: Direction) -> Option<RuleChain> {
     let address: IpAddr = address.parse().unwrap();
-    let id = plan.pods[&address].body(direction)?;
+    let id = plan.pods[&address].chain(direction)?;
     Some((*plan.chains[&id]).clone())
 }
 
