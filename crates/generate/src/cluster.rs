@@ -75,13 +75,13 @@ impl Kind {
     }
 }
 
-/// How often each kind is drawn.
+/// The weight of each kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     weights: &'static [(Kind, u64)],
-    /// How many percent of the objects that users write come from a chart.
+    /// The percentage of user-written objects from a chart.
     chart_percent: u64,
-    /// How many percent of the pods have a second container.
+    /// The percentage of pods with a second container.
     sidecar_percent: u64,
 }
 
@@ -128,7 +128,7 @@ const EVERYTHING: &[(Kind, u64)] = &[
 pub struct Object {
     /// Its kind.
     pub kind: Kind,
-    /// Who printed it.
+    /// Its producer.
     pub style: Style,
     /// The object, keys in kubectl's order.
     pub value: Value,

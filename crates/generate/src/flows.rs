@@ -1,5 +1,5 @@
-//! Flows between the pods of a cluster, drawn from a seed: as values for the engine, and as text for
-//! `explain --flows`.
+//! Flows between the pods of a cluster, drawn from a seed: as values for the engine, and as text
+//! for `explain --flows`.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;

@@ -33,7 +33,7 @@ pub use self::yaml::{Style, to_yaml};
 /// How far a directory may fall behind its size before a file takes several documents.
 const BACKLOG: u64 = 16_000;
 
-/// What a directory of manifests should hold.
+/// The plan of a directory of manifests.
 #[derive(Clone, Copy, Debug)]
 pub struct Manifests {
     /// The seed that all choices follow from.
@@ -44,7 +44,7 @@ pub struct Manifests {
     pub bytes: u64,
 }
 
-/// What a JSON list should hold.
+/// The plan of a JSON list.
 #[derive(Clone, Copy, Debug)]
 pub struct List {
     /// The seed that all choices follow from.
@@ -53,7 +53,7 @@ pub struct List {
     pub bytes: u64,
 }
 
-/// What was written.
+/// The written objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// The number of files.

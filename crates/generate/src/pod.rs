@@ -17,7 +17,7 @@ pub(super) struct Situation {
     pub(super) host_network: bool,
     /// Whether it has terminated.
     pub(super) finished: bool,
-    /// How many percent of the pods have a second address.
+    /// The percentage of pods with a second address.
     pub(super) dual_stack_percent: u64,
 }
 

@@ -1,5 +1,5 @@
 //! Whole clusters of a stated size, for measurements: the same objects as JSON and as YAML, written
-//! one after the other, so that the largest takes no more memory than the smallest.
+//! one by one: the largest cluster needs no more memory than the smallest.
 //!
 //! Sizes and shares follow what is known of real clusters: one public dump, the test data of policy
 //! tools, and the limits that Kubernetes is tested to.
@@ -25,7 +25,7 @@ pub use self::output::{Format, write};
 /// The node that benchmarks keep up to date. All nodes have about as many pods.
 pub const NODE: &str = "node-0001";
 
-/// What a cluster should hold, and how it is drawn.
+/// The size and the distributions of a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The seed that all choices follow from.
@@ -53,7 +53,7 @@ pub struct Plan {
 /// The content of the cluster-wide policies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AdminSet {
-    /// Subjects, peers and actions at random: nothing repeats, so little can be shared.
+    /// Subjects, peers and actions at random: without repetition, little can be shared.
     #[default]
     Random,
     /// What administrators write: tenants apart from each other, names and metrics for all.
@@ -73,17 +73,17 @@ pub struct Spread {
     pub replicas_deviation: f64,
     /// The most pods of an application.
     pub replicas_cap: u64,
-    /// How many percent of the applications are StatefulSets, whose pods have labels of their own.
+    /// The percentage of StatefulSets among applications; their pods have labels of their own.
     pub stateful_percent: u64,
     /// Whether every pod has a label that no other has.
     pub unique_label: bool,
-    /// How many namespaces a tenant has.
+    /// The number of namespaces of a tenant.
     pub namespaces_per_tenant: u64,
-    /// How many pods a node has on average; no nodes if there are none.
+    /// The average number of pods of a node, or `None` without nodes.
     pub pods_per_node: Option<u64>,
-    /// How many percent of the applications have a Service.
+    /// The percentage of applications with a Service.
     pub service_percent: u64,
-    /// How many percent of the pods have an IPv6 address as well.
+    /// The percentage of pods that also have an IPv6 address.
     pub dual_stack_percent: u64,
 }
 

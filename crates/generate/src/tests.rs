@@ -1,4 +1,4 @@
-//! Tests of what was generated, read back from the files.
+//! Tests of generated objects, read back from the files.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! A whole cluster, planned before it is written: its policies select pods that exist.
 //!
-//! The sizes of namespaces and applications, and what policies select, follow what is known of
-//! real clusters: a few namespaces have most of the pods, and most policies are small.
+//! The sizes of namespaces and applications, and what policies select, follow what is known of real
+//! clusters: a few namespaces have most of the pods, and most policies are small.
 
 mod cluster_policy;
 mod network_policy;
@@ -14,7 +14,7 @@ use super::cluster::{App, Home, as_served, metadata};
 use super::rng::Rng;
 use super::{namespace, node, pod};
 
-/// What a cluster should hold.
+/// The plan of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct World {
     /// The seed that all choices follow from.
@@ -95,7 +95,7 @@ fn name(index: u8) -> String {
     format!("host-{index}.service-{}.example.com", index % 12)
 }
 
-/// An application and how many pods it has.
+/// An application and its number of pods.
 struct Workload {
     app: App,
     replicas: u64,
@@ -188,7 +188,7 @@ fn app(rng: &mut Rng, home: &Home, index: usize) -> App {
     }
 }
 
-/// How many pods each namespace has: at least one, at most 3,000, together as many as planned.
+/// The number of pods of each namespace: at least one, at most 3,000, in total as planned.
 fn sizes(rng: &mut Rng, plan: &World) -> Vec<u64> {
     let drawn: Vec<f64> = (0..plan.namespaces)
         .map(|_| rng.log_normal(0.0, 1.3))

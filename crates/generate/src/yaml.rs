@@ -162,7 +162,7 @@ impl Printer<'_> {
     }
 }
 
-/// Whether a YAML 1.1 reader, such as kubectl's, would take plain `text` for something else.
+/// Whether a YAML 1.1 reader, such as kubectl's, would read plain `text` as another type.
 fn reads_as_another_type(text: &str) -> bool {
     let word = matches!(
         text.to_ascii_lowercase().as_str(),

@@ -154,7 +154,7 @@ fn add_nodes<'a>(cluster: &mut Cluster<'a>, names: &'a AddedNames, pool: &mut Ad
     cluster.nodes.sort_by_key(|node| node.name);
 }
 
-/// Puts pods in the place of templates, also behind workloads and Services.
+/// Replaces templates with pods, also in workloads and Services.
 fn add_pods<'a>(cluster: &mut Cluster<'a>, names: &'a AddedNames) {
     // The templates stay where they are, and pods keep their indices. No workload or Service refers
     // to them any more.

@@ -1,4 +1,4 @@
-//! Packets as bytes: writes probes that carry a number, and reads whatever arrives.
+//! Packets as bytes: writes probes that carry a number, and reads received packets.
 //!
 //! Every probe carries a number of 32 bits where translation of addresses and ports leaves it
 //! alone: the sequence number of TCP, the initiate tag of SCTP, and a marked position in the

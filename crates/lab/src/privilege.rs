@@ -142,8 +142,8 @@ pub fn enter_with(
         .map_err(EnterError::Attend)
 }
 
-/// [`enter`], for programs that do nothing outside: the process outside ends here, as the one inside
-/// ended.
+/// [`enter`], for programs that do nothing outside: the process outside ends here, as the one
+/// inside ended.
 pub fn stay_inside(needed: RequiredPrivilege) -> Result<Privilege, EnterError> {
     enter(needed).map(inside)
 }

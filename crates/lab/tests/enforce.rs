@@ -1,4 +1,5 @@
-//! Policies in the kernel: what random clusters do not show, each expectation from the specification.
+//! Policies in the kernel: what random clusters do not show, each expectation from the
+//! specification.
 
 #![allow(
     clippy::unwrap_used,
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
     palisade_need::run_inside(TESTS)
 }
 
-/// Three pods: a and b on n1, c on n2. Whoever is selected may be reached by a at 8080 only.
+/// Three pods: a and b on n1, c on n2. Selected pods allow ingress from a on port 8080 only.
 const CLUSTER: &str = "\
 apiVersion: v1
 kind: Node
@@ -97,7 +98,7 @@ metadata: {name: egress, namespace: x}
 spec: {podSelector: {matchLabels: {app: b}}, policyTypes: [Egress], egress: []}
 ";
 
-/// Somebody outside the cluster.
+/// A host outside the cluster.
 const OUTSIDE: (&str, &str) = ("203.0.113.9", "2001:db8::9");
 
 const A: Location = Location::Pod(0);
@@ -164,7 +165,7 @@ impl Bench<'_, '_> {
 const TCP_8080: ProbePayload = ProbePayload::Tcp { port: 8080 };
 const TCP_81: ProbePayload = ProbePayload::Tcp { port: 81 };
 
-/// Opens a connection from a pod, sends and gets something; what was refused or lost is an error.
+/// Opens a connection from a pod, and exchanges data. A refusal or a loss is an error.
 fn talk(bench: &Bench<'_, '_>, from: usize, to: SocketAddr) -> std::io::Result<Vec<u8>> {
     bench
         .lab
@@ -231,9 +232,10 @@ fn connections_carry_data() {
     });
 }
 
-/// An address of the node's own block that no known pod has is dropped, as client and as server (D84).
+/// An address of the node's own block that no known pod has is dropped, as client and as server
+/// (D84).
 fn unknown_pods_are_closed() {
-    // Whoever lets everyone in does not mean those whom nobody knows.
+    // A policy that allows all peers does not allow unknown pods.
     let open = "---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: open, namespace: x}\n\
                 spec: {podSelector: {matchLabels: {app: a}}, ingress: [{}]}\n";
     with_more(open, |mut bench| {
@@ -268,7 +270,7 @@ fn unknown_pods_are_closed() {
     });
 }
 
-/// Egress to the pod's own node is judged, unless that is switched off (D75).
+/// Egress to the pod's own node is evaluated, unless that is switched off (D75).
 fn the_own_node_may_be_left_open() {
     with(|mut bench| {
         for (judged, is_open) in [(true, false), (false, true)] {
@@ -278,9 +280,9 @@ fn the_own_node_may_be_left_open() {
                 ("fd00:1::2", "fd00:ff::1", "fd00:ff::2"),
             ] {
                 assert_eq!(bench.passes(B, b, node, TCP_81), is_open);
-                // Another node is somebody else, either way.
+                // Another node is evaluated in both cases.
                 assert!(!bench.passes(B, b, other, TCP_81));
-                // The node's own connections to its pods are nobody's business (D74).
+                // The node's own connections to its pods are exempt (D74).
                 assert!(bench.passes(Location::Node(0), node, b, TCP_81));
             }
         }
@@ -308,11 +310,11 @@ fn a_swap_keeps_what_is_allowed_and_denied() {
     });
 }
 
-/// A connection that was allowed is judged again by its next packet (D94).
+/// An allowed connection is evaluated again with its next packet (D94).
 fn a_new_generation_judges_anew() {
     with(|mut bench| {
         let cluster = &bench.furnished.cluster;
-        // At first nothing is enforced on n2.
+        // At first n2 has no table.
         let plan = plan(cluster, bench.program, "no such node");
         let settings = node_settings(Generation::FIRST);
         bench.lab.install(1, &ruleset(&plan, &settings)).unwrap();

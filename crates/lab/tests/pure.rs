@@ -1,5 +1,5 @@
-//! What is decided before anything is built: who gets which node and address, what is asked, and which way
-//! packets take.
+//! Decisions before the lab is built: nodes and addresses of pods, the matrix of flow queries, and
+//! the paths of packets.
 
 #![allow(
     clippy::unwrap_used,
@@ -232,7 +232,7 @@ fn a_flow_that_cannot_be_shown_leaves_the_verdict_open() {
     });
 }
 
-/// One of two backends cannot be built, so that nobody knows what became of half of the flows.
+/// One of two backends cannot be built: half of the flows cannot be measured.
 #[test]
 fn a_backend_that_cannot_be_shown_leaves_the_verdict_open() {
     let node = "nodeName: n1, ";

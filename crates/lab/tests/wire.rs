@@ -264,7 +264,7 @@ fn fragments_arrive() {
             .unwrap();
         let arrived = seen.iter().filter(|(place, _)| *place == Location::Pod(1));
         assert_eq!(arrived.count(), 3, "{seen:?}");
-        // The stack put them together again, and found nobody listening.
+        // The stack reassembled them, and found no listening socket.
         let refused = seen.iter().any(|(place, seen)| {
             *place == Location::Pod(0)
                 && seen.kind == PacketKind::Error(IcmpReason::PortUnreachable)

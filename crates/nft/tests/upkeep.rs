@@ -1,4 +1,5 @@
-//! What a change of the plan becomes: the ruleset of the plan after it, by steps that are safe to be seen.
+//! Updates of a table by changes of the plan: the result is the ruleset of the new plan, and every
+//! step is safe for packets.
 
 #![allow(
     clippy::unwrap_used,
@@ -126,14 +127,14 @@ fn check_whole(ruleset: &Ruleset) {
         for family in ["4", "6"] {
             let map = keys(set(ruleset, &format!("{direction}{family}")));
             let judged = keys(set(ruleset, &format!("judged-{direction}{family}")));
-            // Who becomes judged is led to its chain first.
+            // A newly isolated pod gets the jump to its chain first.
             assert!(judged.is_subset(&map));
         }
     }
 }
 
-/// Where unknown addresses are closed, nothing that leads to a pod that goes is deleted along with what makes it known: a packet
-/// that was asked before whether it is known would then find nothing that asks it further.
+/// With closed unknown addresses, the map entry of a deleted pod is not deleted together with its
+/// known address: a packet between the two lookups would find neither.
 fn check_closing(settings: &Settings, transaction: &Transaction, change: &PlanChange) {
     let gone: BTreeSet<Vec<u8>> = change.ended_pods.iter().map(octets).collect();
     let deleted = |word: &str| {
@@ -187,7 +188,7 @@ fn check_phases(
             Op::Rewrite(chain) => !old.contains(&chain.name),
             Op::AddElements(set) => match set.name.as_str() {
                 "members4" | "members6" => set.iter().all(|key| new_groups.contains(&group(key))),
-                // Where a range ends, another group may begin.
+                // The end of a range may be the start of another group's.
                 "ranges4" | "ranges6" => {
                     let mut begins = set.iter().step_by(2);
                     begins.all(|key| new_groups.contains(&group(key)))
@@ -196,8 +197,8 @@ fn check_phases(
             },
             Op::DeleteChain(_) | Op::DeleteSet(_) | Op::DeleteElements(_) => false,
         });
-        // Who leaves a group that stays does so last, unless rules change; who becomes judged is so when everything leads
-        // to its chain. Either takes something away, and so brings the generation along.
+        // Members leave a remaining group last, unless rules change; a pod becomes isolated after
+        // its jumps exist. Both narrow, and come with the generation.
         let only_members = change.chains.is_empty() && change.pods.is_empty();
         let leave_late = only_members && change.ended_pods.is_empty();
         let of_stayers = |set: &Set| {
@@ -231,7 +232,7 @@ fn check_phases(
                 "members4" | "members6" if leave_late => true,
                 "members4" | "members6" => set.iter().all(|key| ended.contains(&group(key))),
                 name if name.starts_with("open") || name.starts_with("ranges") => true,
-                // What leads to a pod that is gone stays until its address is known no more.
+                // The jump to a deleted pod's chain stays until its address is no longer known.
                 name => is_of_pods(name) && set.iter().all(|key| gone.contains(key)),
             },
             Op::AddChain(_) | Op::AddSet(_) => false,
@@ -242,13 +243,13 @@ fn check_phases(
             (false, false) => 1,
         });
         if !is_prepare && !is_clean {
-            // What is prepared may come with rules, but not with elements that lead to it.
+            // Prepared chains may have rules, but no elements that jump to them.
             let is_map = |set: &Set| matches!(set.values, Values::Verdicts(_));
             let leads = |op: &Op| matches!(op, Op::AddElements(set) if is_map(set));
             let is_alone = transaction.ops.iter().any(leads);
             for op in &transaction.ops {
                 match op {
-                    // Only what is made for packets to come into, never a rule chain.
+                    // Only chains for dispatch, never a rule chain.
                     Op::Rewrite(chain) if old.contains(&chain.name) || is_alone => assert!(
                         is_reached(&chain.name)
                             || ["egress-allowed"].contains(&chain.name.as_str()),
@@ -416,7 +417,7 @@ fn a_peer_is_one_element() {
     };
     assert_eq!((set.name.as_str(), set.len()), ("members6", 1));
 
-    // Whoever leaves and comes back in one change has never been away.
+    // A member that leaves and joins in one change stays.
     let change = PlanChange {
         joined: vec![(GroupId(4), peer)],
         left: vec![(GroupId(4), peer)],
@@ -424,7 +425,7 @@ fn a_peer_is_one_element() {
     };
     assert_eq!(change_of(&mut upkeep, &change), []);
 
-    // Of a group that nobody has told of, nothing can be said.
+    // A change of an unknown group is an error.
     let change = PlanChange {
         joined: vec![(GroupId(5), peer)],
         ..PlanChange::default()
@@ -491,18 +492,18 @@ fn a_full_set_is_reported_before_the_change() {
     };
     let full = UpdateError::Full(Name::word("members4"));
     assert_eq!(upkeep.change(&one_more, None), Err(full.clone()));
-    // Others are not in the way, and whoever leaves makes room.
+    // Other sets have their own capacity, and leaving members make room.
     let other = PlanChange {
         joined: vec![(GroupId(0), address("fd00::1"))],
         left: vec![(GroupId(0), host(1))],
         ..PlanChange::default()
     };
-    // First who comes, then who leaves.
+    // Members join before others leave.
     assert_eq!(change_of(&mut upkeep, &other).len(), 2);
     assert_eq!(change_of(&mut upkeep, &one_more).len(), 1);
     plan.apply(&other);
     plan.apply(&one_more);
-    // Made anew, there is room for as many again.
+    // A new table has room for as many again.
     let (mut upkeep, table) = TableUpdater::new(&plan, &settings(1));
     assert_eq!(set(&table, "members4").size, 120);
     let many = PlanChange {
@@ -539,14 +540,14 @@ fn interfaces_that_lead_elsewhere_change_without_anything_else() {
         upkeep.set_elsewhere(known);
         assert!(!upkeep.is_due());
     }
-    // Where senders are not checked, nothing comes of it.
+    // Without the check of senders, nothing changes.
     let (mut upkeep, table) = TableUpdater::new(&story.plan, &settings(3));
     assert_eq!(elsewhere(&table), None);
     upkeep.set_elsewhere(some);
     assert!(!upkeep.is_due());
 }
 
-/// A pod of the other family needs the rule chains that is there already.
+/// A pod of the other family uses the existing rule chains.
 #[test]
 fn a_rule_chain_is_installed_for_the_families_of_its_pods() {
     let mut story = Story::new(0);

@@ -128,8 +128,8 @@ fn not_tenant(tenant: &str) -> Value {
     json!({"matchExpressions": [{"key": "tenant", "operator": "NotIn", "values": [tenant]}]})
 }
 
-/// Names and metrics for all; then every tenant apart from the others; then environments apart
-/// inside each tenant, as long as policies are asked for.
+/// DNS and metrics for all, then the isolation of tenants, then the isolation of environments in
+/// each tenant, up to the number of policies.
 fn structured(population: &Population, serial: u64) -> Value {
     let named = |name: &str| json!({"matchLabels": {"kubernetes.io/metadata.name": name}});
     match serial {

@@ -64,7 +64,7 @@ impl Adversary {
         }
     }
 
-    /// The one of that name.
+    /// The adversary with a name.
     pub fn named(name: &str) -> Option<Adversary> {
         Adversary::ALL.into_iter().find(|it| it.name() == name)
     }

@@ -1,4 +1,4 @@
-//! NetworkPolicies: mostly small, for one application each, a quarter of them for nothing.
+//! NetworkPolicies: mostly small, for one application each; a quarter of them select no pod.
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
@@ -13,7 +13,7 @@ use crate::rng::Rng;
 /// The ports of rules.
 const PORTS: [u64; 10] = [80, 443, 8080, 8443, 3000, 5432, 6379, 9000, 9090, 53];
 
-/// How many address blocks ordinary policies share.
+/// The number of address blocks that ordinary policies share.
 const N_BLOCKS: u64 = 300;
 
 /// Passes on all NetworkPolicies.
@@ -203,7 +203,7 @@ impl Writer<'_> {
             let n_rules = self.plan.network_policies * self.plan.rules.unwrap_or(1);
             let width = 65_000 / n_rules.clamp(1, 32_500);
             let first = 1 + (number * width) % 65_000;
-            // The last port of each part is in no range, so that no two ranges adjoin.
+            // The last port of each part is in no range: no two ranges adjoin.
             let last = first + width.saturating_sub(2);
             return Some(json!({"endPort": last, "port": first, "protocol": "TCP"}));
         }
@@ -298,8 +298,8 @@ fn negative(rng: &mut Rng, app: Option<&App>) -> Value {
     }
 }
 
-/// Hosts and networks outside, and everything but what is private. None ends inside the pods' range:
-/// who writes a policy does not know the addresses that pods will have.
+/// Hosts and networks outside, and all addresses except private ones. None ends inside the pods'
+/// range: authors of policies do not know the future addresses of pods.
 fn blocks(rng: &mut Rng) -> Vec<Value> {
     (0..N_BLOCKS)
         .map(|index| {

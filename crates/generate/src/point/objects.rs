@@ -12,7 +12,7 @@ use crate::rng::Rng;
 use crate::world::of_stateful_set;
 use crate::{namespace, node, pod};
 
-/// How many percent of the pods have a second container.
+/// The percentage of pods with a second container.
 const SIDECAR_PERCENT: u64 = 30;
 
 /// Receives one object after the other.
@@ -138,8 +138,8 @@ impl<'p> Objects<'p> {
 fn free_node(rng: &mut Rng, pods_of_node: &mut [u64]) -> (u64, u64) {
     let n_nodes = pods_of_node.len() as u64;
     let first = rng.below(n_nodes);
-    // Nodes have 250 addresses for 50 pods on average, so that the first is nearly always free. A
-    // cluster without nodes has all its pods on one.
+    // Nodes have 250 addresses for 50 pods on average: the first is nearly always free. A cluster
+    // without nodes has all its pods on one.
     let room = if n_nodes > 1 { 250 } else { 1 << 23 };
     for step in 0..n_nodes {
         let node = (first + step) % n_nodes;

@@ -1,4 +1,5 @@
-//! The applications and pods of namespaces: a few bytes for each namespace and application, none for pods.
+//! The applications and pods of namespaces: a few bytes for each namespace and application, none
+//! for pods.
 
 use super::{Part, Plan};
 use crate::cluster::{App, Home};
@@ -207,8 +208,8 @@ fn workload(rng: &mut Rng, plan: &Plan, left: u64) -> Workload {
     }
 }
 
-/// How many pods each namespace has: at least one, at most the cap, together as many as planned, if
-/// that can be.
+/// The number of pods of each namespace: at least one, at most the cap, in total as planned if
+/// possible.
 fn sizes(rng: &mut Rng, plan: &Plan) -> Vec<u64> {
     let cap = plan.spread.namespace_cap.max(1);
     let drawn: Vec<f64> = (0..plan.namespaces)

@@ -1,4 +1,4 @@
-//! Tests of the clusters' counts and shares, taken from what was written.
+//! Tests of the clusters' counts and shares, read from the written objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -166,7 +166,7 @@ fn pods_are_spread_as_stated() {
     sizes.sort_unstable();
     assert!((3..=6).contains(&sizes[500]), "{}", sizes[500]);
     assert!(sizes[999] > 150, "{}", sizes[999]);
-    // exp(1 + 0.9^2 / 2) is 4.1; the last application of a namespace takes what is left.
+    // exp(1 + 0.9^2 / 2) is 4.1; the last application of a namespace takes the rest.
     let mean = pods.len() as f64 / of_app.len() as f64;
     assert!((2.4..3.8).contains(&mean), "{mean}");
     let mean = bytes / pods.len();
@@ -297,7 +297,7 @@ fn cluster_wide_policies_have_the_stated_shares() {
     assert_eq!(priorities.collect::<BTreeSet<_>>().len(), 1_000);
 }
 
-/// The policies alone: most of the time of a test goes into pods.
+/// The policies alone: a test spends most of its time on pods.
 fn policies(plan: &Plan) -> Vec<Value> {
     let population = Population::new(plan);
     let mut policies = Vec::new();

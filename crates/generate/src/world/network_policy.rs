@@ -10,7 +10,7 @@ use crate::selector;
 /// The ports of most rules.
 const PORTS: [u64; 9] = [80, 443, 8080, 8443, 3000, 5432, 6379, 9000, 9090];
 
-/// How many address blocks the policies share.
+/// The number of address blocks that the policies share.
 const N_BLOCKS: u64 = 300;
 
 /// The address blocks: single hosts, networks, parts of the pods' own range, some with exceptions.

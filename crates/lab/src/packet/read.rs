@@ -1,4 +1,4 @@
-//! Reads whatever arrives: the probe that it is, or the one that it answers.
+//! Reads received packets: the probe that a packet is, or the one that it replies to.
 //!
 //! No reader fails on malformed bytes: an unreadable packet is no probe.
 

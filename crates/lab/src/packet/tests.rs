@@ -1,4 +1,4 @@
-//! Every kind of probe, and what is read back from it.
+//! Every kind of probe, written and read back.
 
 use std::net::Ipv4Addr;
 

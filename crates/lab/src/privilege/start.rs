@@ -1,8 +1,8 @@
 //! Starts a process in other namespaces: the only file of the lab with `unsafe` code.
 //!
-//! Namespaces are changed between `fork` and `exec`. The process has one thread there, whatever the
-//! parent has started. It may only make system calls: a thread that was not copied could hold any
-//! lock of a library. It allocates no memory and prints nothing.
+//! Namespaces are changed between `fork` and `exec`. The process has one thread there, regardless
+//! of the parent's. It may only make system calls: a thread that was not copied could hold any lock
+//! of a library. It neither allocates memory nor prints.
 
 use std::ffi::CStr;
 use std::fs::File;

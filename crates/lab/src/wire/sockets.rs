@@ -41,8 +41,7 @@ pub(crate) struct RawSender {
 
 impl RawSender {
     /// Opens the sockets in the calling thread's namespace. Their packets go through the output
-    /// path, as
-    /// any program's packets do.
+    /// path, as any program's packets do.
     pub(crate) fn open(ipv6: bool) -> io::Result<RawSender> {
         let open = |domain| Socket::new(domain, Type::RAW, Some(Protocol::from(WITH_HEADER)));
         Ok(RawSender {

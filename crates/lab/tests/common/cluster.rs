@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use palisade_api::{Options, Source, lower, read};
 use palisade_lab::complete::{AddedNames, CompletedCluster, complete};
 
-/// Does something with the cluster of some manifests.
+/// Passes the cluster of some manifests to a function.
 pub(crate) fn with<T>(
     yaml: &str,
     outside: &[&str],

@@ -1,4 +1,5 @@
-//! Transactions on a table that enforces: done as a whole or not at all, and what went wrong is said.
+//! Transactions on an active table: executed completely or not at all, with the error of the failed
+//! message.
 
 use std::sync::{Arc, Mutex};
 
@@ -200,7 +201,7 @@ fn refusals() {
     };
     let error = kernel.commit(&broken).unwrap_err();
     assert!(matches!(error, Error::Unusable(_)), "{error}");
-    // Elements that go make room for those that come after them in the same transaction.
+    // Deleted elements make room for elements added after them in the same transaction.
     let swap = Transaction {
         ops: vec![
             Op::DeleteElements(elements(members, &[[7, 0]])),
@@ -273,7 +274,7 @@ fn adopted() {
     assert_eq!(second.audit(&model).unwrap(), []);
 }
 
-/// One call that goes wrong, once it is armed.
+/// One call that fails, once armed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Once(pub(crate) Arc<Mutex<Option<(Syscall, Fault)>>>);
 
@@ -328,10 +329,10 @@ fn calls_that_fail() {
         if is_done {
             apply(&mut model, &add);
         }
-        // What is left unread of one answer is not taken for that of the next.
+        // The unread rest of one response does not count as the next response.
         assert_eq!(kernel.audit(&model).unwrap(), [], "{fault:?}");
     }
-    // What was refused is refused, whatever else is lost.
+    // A refusal stays a refusal, even if another response is lost.
     let again: &Ruleset = &model;
     let twice = Transaction {
         ops: vec![Op::AddChain(again.chains[0].name.clone()); 2],

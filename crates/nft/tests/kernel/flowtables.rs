@@ -42,7 +42,7 @@ fn message(kind: u16, flags: u16, family: u8, resource: u16, inside: &[Vec<u8>])
     bytes
 }
 
-/// Has the kernel carry messages out together; an error is what it says of the first that it refuses.
+/// Executes messages in one batch. The error is that of the first refused message.
 fn transact(messages: &[Vec<u8>]) -> io::Result<()> {
     const ACK: u16 = 4;
     let mut all = message(0x10, 0, 0, 10, &[]);

@@ -1,4 +1,4 @@
-//! Every form that a rule can take: the kernel accepts it, and holds exactly what it was given.
+//! Every form of a rule: the kernel accepts it, and its dump equals the input.
 
 use std::net::IpAddr;
 
@@ -38,7 +38,7 @@ fn elements_are_held_as_given() {
     compare_elements(&mut kernel, &ruleset);
 }
 
-/// Compares the elements that the kernel holds in our table with those that it was given.
+/// Compares the elements of the kernel's table with the installed ones.
 pub(crate) fn compare_elements(kernel: &mut Kernel, ruleset: &Ruleset) {
     for set in &ruleset.sets {
         let mut sent: Vec<Element> = set
@@ -110,7 +110,7 @@ fn translation_is_held() {
     assert_eq!(kernel.current().unwrap(), None);
 }
 
-/// Compares the rules that the kernel holds with those that it was given.
+/// Compares the rules of the kernel's table with the installed ones.
 pub(crate) fn compare(kernel: &mut Kernel, table: &str, ruleset: &Ruleset) {
     let held = kernel.rules_of(table).unwrap();
     let given: Vec<&Chain> = ruleset

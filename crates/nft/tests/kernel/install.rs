@@ -100,7 +100,7 @@ fn too_small_a_buffer() {
     kernel.install(&small(1)).unwrap();
     kernel.limit_batch(8192);
     let mut ruleset = small(2);
-    // What is hooked must go in one transaction.
+    // Base chains must be deleted in one transaction.
     let many = vec![rule(&[Match::CtPort(1, 2)], &[Statement::Counter]); 300];
     ruleset.chains.push(hooked("output", Point::Output, many));
     let error = kernel.install(&ruleset).unwrap_err();
@@ -177,9 +177,9 @@ struct Deaf(Arc<Mutex<Heard>>);
 
 #[derive(Debug, Default)]
 struct Heard {
-    /// How often something was sent.
+    /// The number of sends.
     sent: usize,
-    /// The one whose answer is lost.
+    /// The call whose response is lost.
     lost: Option<usize>,
 }
 
@@ -208,12 +208,12 @@ fn without_an_answer() {
     let last = deaf.0.lock().unwrap().sent;
     assert!(loaded.transactions > 2, "{loaded:?}");
     kernel.remove().unwrap();
-    // Whether there was a table before or not, what is complete enforces.
+    // A complete table is active, with or without an earlier table.
     for older in [None, Some(1)] {
         if let Some(number) = older {
             kernel.install(&small(number)).unwrap();
         }
-        // The chains of an older table are asked for, too.
+        // The chains of an older table are dumped too.
         listen(Some(last + older.iter().count()));
         let error = kernel.install(&ruleset).unwrap_err();
         assert!(error.is_unknown(), "{error}");
@@ -226,7 +226,7 @@ fn without_an_answer() {
         assert_eq!(kernel.tables().unwrap(), [loaded.table]);
         kernel.remove().unwrap();
     }
-    // What is not complete enforces nothing, and the next one removes it.
+    // An incomplete table is not active, and the next installation deletes it.
     listen(Some(last - 1));
     let error = kernel.install(&ruleset).unwrap_err();
     assert!(error.is_unknown(), "{error}");
@@ -248,7 +248,7 @@ fn after_a_crash() {
     let loaded = kernel.install(&small(1)).unwrap();
     assert_eq!((loaded.table, loaded.replaced), (TABLES[0], None));
     assert_eq!(kernel.tables().unwrap(), [TABLES[0]]);
-    // Before a later one was: it is not taken for the one that enforces.
+    // Created before a later one: it does not count as the active table.
     kernel.install_plain(&half(TABLES[1])).unwrap();
     assert_eq!(kernel.generation().unwrap(), Some(1));
     let loaded = kernel.install(&small(2)).unwrap();
@@ -261,7 +261,7 @@ fn after_a_crash() {
 fn after_a_torn_swap() {
     let mut kernel = Kernel::open().unwrap();
     kernel.install(&small(1)).unwrap();
-    // The new table was complete, the old one not yet gone.
+    // The new table is complete, the old one is not yet deleted.
     let newer = Ruleset {
         table: Name::word(TABLES[1]),
         ..small(2)

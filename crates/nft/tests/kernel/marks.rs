@@ -1,4 +1,4 @@
-//! Old marks are taken from connections, and nothing else is.
+//! Clearing removes stale marks from connections, and changes nothing else.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -15,8 +15,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("marks::there_is_room_to_speak_of", room),
 ];
 
-/// A connection of UDP that is told to the kernel, of either family. It is dialled at the address that ends in 2, and answered
-/// by the one that ends in `server`.
+/// Adds a UDP connection to the kernel, in either family. Its destination address ends in 2, and
+/// the address that replies in `server`.
 fn connection(number: u16, is_v6: bool, mark: u32, server: u8) -> Vec<u8> {
     let attribute = |kind: u16, value: &[u8]| {
         let mut bytes = Vec::new();
@@ -86,7 +86,7 @@ fn stale_ones() {
     let bits = MarkBits::DEFAULT;
     let low = MarkBits::new(0xff).unwrap();
     let mut conntrack = Conntrack::open().unwrap();
-    // Generations 1 to 10, and in the other bits something of others'.
+    // Generations 1 to 10, with other bits set by other programs.
     let mark = |number: u16| u32::from(number % 10 + 1) << 17 | 1 << 16 | 0x22;
     add((1..=2000).map(|number| (number, false, mark(number))));
     add((1..=2000).map(|number| (number, true, mark(number))));
@@ -132,7 +132,7 @@ fn of_an_address() {
     let done = conntrack.clear_addresses(bits, &client).unwrap();
     assert_eq!((done.seen, done.cleared), (500, 300));
     assert_eq!(conntrack.generations(bits).unwrap(), [(0, 500)].into());
-    // Those that were translated know their server by what answers.
+    // The server of a translated connection is the address that replies.
     add_behind(7, (301..=340).map(|number| (number, false, 3 << 16)));
     add((341..=350).map(|number| (number, false, 3 << 16)));
     let server = BTreeSet::from([IpAddr::from([10, 10, 10, 7])]);

@@ -50,7 +50,7 @@ pub(crate) fn open_plan() -> Plan {
     }
 }
 
-/// Whether it is asked who sends.
+/// Whether the source address is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checks {
     /// It is not.
@@ -118,13 +118,13 @@ impl Node {
         }
     }
 
-    /// Puts a ruleset into its kernel, which forgets all connections.
+    /// Installs a ruleset, and deletes all connections.
     pub(crate) fn install(&mut self, ruleset: &Ruleset) {
         self.kernel.install(ruleset).unwrap();
         self.conntrack.flush().unwrap();
     }
 
-    /// Says something to the program `ip` in the namespace of the node.
+    /// Runs the program `ip` in the namespace of the node.
     pub(crate) fn ip(&self, words: &str) {
         let ask = || Command::new("ip").args(words.split(' ')).status();
         assert!(self.world.in_node(0, ask).unwrap().unwrap().success());
@@ -147,7 +147,7 @@ impl Node {
         self.last_id
     }
 
-    /// Sends packets from a place and says what arrived where.
+    /// Sends packets from a place. Returns the received packets, with their places.
     pub(crate) fn send(
         &mut self,
         from: Location,

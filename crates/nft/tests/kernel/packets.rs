@@ -1,4 +1,4 @@
-//! Packets on the loopback interface: conditions and statements mean what they say.
+//! Packets on the loopback interface: every condition and statement does what its name says.
 
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +32,7 @@ pub(crate) const TESTS: &[Test] = &[
 
 const UDP: u8 = 17;
 
-/// Says for each condition how many packets it held for, of those that came in meanwhile.
+/// Returns for each condition the number of packets that it matched meanwhile.
 fn counts(sets: Vec<Set>, rules: &[Vec<Match>], traffic: impl FnOnce()) -> Vec<u64> {
     let rules = rules
         .iter()
@@ -74,7 +74,7 @@ fn check(sets: Vec<Set>, expected: &[(u64, Match)], traffic: impl FnOnce()) {
     }
 }
 
-/// One packet of UDP, to a socket that is there.
+/// One UDP packet, to an open socket.
 fn one_packet(from: &str, to: &str) {
     let server = UdpSocket::bind(to).unwrap();
     let client = UdpSocket::bind(from).unwrap();
@@ -118,8 +118,8 @@ fn lookup(set: &'static str, key: &[Key], missing: bool) -> Match {
     }
 }
 
-/// What holds for a packet of UDP from port 40001 to 50002 whichever the family is. The keys have the
-/// prefix of the client's block.
+/// What holds for a packet of UDP from port 40001 to 50002 whichever the family is. The keys have
+/// the prefix of the client's block.
 fn expected(family: Family, prefix: u8) -> Vec<(u64, Match)> {
     let other = match family {
         Family::V4 => Family::V6,
@@ -268,7 +268,7 @@ fn conditions_of_ipv6() {
             (0, within(end, "10.0.0.0/8", true)),
         ]);
     }
-    // There is one address only: what tells the ends apart cannot be asked.
+    // Both ends have the same address: no condition can distinguish them.
     let tells_apart = |condition: &Match| {
         let Match::Lookup { set, key, .. } = condition else {
             return false;
@@ -285,7 +285,7 @@ fn answers_and_errors() {
     let is_error = [Match::L4(ICMP), Match::IcmpType(3, 3)];
     let rules = [
         vec![Match::CtIsReply(true), Match::CtState(state::ESTABLISHED)],
-        // The tuple is the connection's, whichever way the packet goes.
+        // The tuple is the connection's, in both directions.
         vec![Match::L4(UDP), Match::CtPort(50_002, 50_002)],
         is_error.to_vec(),
         [&is_error[..], &[Match::CtState(state::RELATED)]].concat(),
@@ -304,7 +304,7 @@ fn answers_and_errors() {
         server.recv_from(&mut [0; 16]).unwrap();
         server.send_to(b"pong", "127.0.0.1:40001").unwrap();
         client.recv_from(&mut [0; 16]).unwrap();
-        // Nobody is there.
+        // No socket listens there.
         client.send_to(b"ping", "127.0.0.3:50003").unwrap();
     });
     assert_eq!(counted, [1, 2, 1, 1, 0, 1]);
@@ -547,6 +547,6 @@ fn untracked() {
     let counted = counts(Vec::new(), &rules, || {
         one_packet("127.0.0.1:40001", "127.0.0.2:50002");
     });
-    // What is asked of a connection that is not there holds in neither way.
+    // A condition on a missing connection matches neither positively nor negated.
     assert_eq!(counted, [1, 0, 0, 0, 0]);
 }

@@ -1,4 +1,5 @@
-//! Random plans that change: pods, what they face, and groups, in small numbers so that everything meets everything.
+//! Random plans that change: pods, their rule chains, and groups, in small numbers with many
+//! combinations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,7 +15,7 @@ use palisade_core::policy::{Action, Direction, Verdict};
 use palisade_core::program::RuleId;
 use palisade_nft::ruleset::Interface;
 
-/// Numbers that look random and are the same every time.
+/// Pseudo-random numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 
@@ -81,7 +82,7 @@ impl Story {
         story
     }
 
-    /// Changes something, and says what.
+    /// Makes a random change, and returns its description.
     pub(crate) fn go_on(&mut self) -> PlanChange {
         let before = self.plan.clone();
         for _ in 0..=self.dice.below(4) {
@@ -93,7 +94,7 @@ impl Story {
                 _ => self.appear(),
             }
         }
-        // What nobody faces or names is not part of a plan.
+        // Unused rule chains and groups are not part of a plan.
         let pod_chains = self.plan.pods.values();
         let pod_chains: BTreeSet<RuleChainId> = pod_chains
             .flat_map(|pod_chains| [pod_chains.egress, pod_chains.ingress])

@@ -40,7 +40,7 @@ pub(crate) fn hooked(name: &'static str, point: Point, rules: Vec<Rule>) -> Chai
     }
 }
 
-/// The set that says the generation.
+/// The set of the generation.
 pub(crate) fn generation(number: u32) -> Set {
     let mut set = Set::new(Name::word("generation"), vec![Field::Number]);
     set.push(&[Value::Number(number)]);
@@ -99,7 +99,7 @@ pub(crate) fn elements(set: &Set, keys: &[[u8; 2]]) -> Set {
     some
 }
 
-/// What a transaction makes of a ruleset. It panics where the kernel would refuse something.
+/// Applies a transaction to a ruleset. Panics where the kernel would refuse it.
 pub(crate) fn apply(ruleset: &mut Ruleset, transaction: &Transaction) {
     for op in &transaction.ops {
         match op {

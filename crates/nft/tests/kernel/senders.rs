@@ -1,5 +1,5 @@
-//! The checks of senders (D147), with packets: what they drop, what they let through, and that each of their rules
-//! is needed.
+//! The checks of senders (D147), with packets: dropped and accepted ones, and that each rule is
+//! needed.
 
 use std::net::IpAddr;
 
@@ -24,7 +24,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("senders::a_pod_without_a_way_is_closed", no_way),
 ];
 
-/// Those that change the routes of the node.
+/// The tests that change the routes of the node.
 pub(crate) const WITH_IP: &[Test] = &[
     ("senders::addresses_follow_their_routes", moves),
     ("senders::nobody_sends_as_the_link", of_the_link),
@@ -34,7 +34,7 @@ pub(crate) const WITH_IP: &[Test] = &[
 const EVERY: [Checks; 4] = [Checks::None, Checks::Known, Checks::Every, Checks::Unknown];
 const PORT: u16 = 7_000;
 
-/// The ruleset of a node on which policies drop nothing, so that what is dropped is dropped by the checks.
+/// The ruleset of a node without policies: only the checks drop packets.
 fn checking(checks: Checks) -> Ruleset {
     ruleset(&open_plan(), &settings(checks))
 }
@@ -49,11 +49,11 @@ fn without(mut ruleset: Ruleset, is_removed: impl Fn(&Rule) -> bool) -> Ruleset 
     for chain in &mut ruleset.chains {
         chain.rules.retain(|rule| !is_removed(rule));
     }
-    assert!(count(&ruleset) < before, "nothing was removed");
+    assert!(count(&ruleset) < before, "no rule was removed");
     ruleset
 }
 
-/// Whether a rule looks something up in a set.
+/// Whether a rule has a lookup in a set.
 fn asks(rule: &Rule, word: &str) -> bool {
     let mut matches = rule.matches.iter();
     matches.any(|it| matches!(it, Match::Lookup { set, .. } if set.as_str().starts_with(word)))
@@ -64,16 +64,16 @@ fn is_of_senders(rule: &Rule) -> bool {
     asks(rule, "elsewhere") || asks(rule, "known")
 }
 
-/// A packet with another's address: who sends it from where, to whom.
+/// A packet with a false sender: its source address, its sender and its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lie {
-    /// A pod says that it is another pod of the node.
+    /// A pod sends as another pod of the node.
     OfAPod,
-    /// A pod says that it is somebody outside.
+    /// A pod sends as a host outside.
     OfTheOutside,
-    /// A pod says that it is its node.
+    /// A pod sends as its node.
     OfTheNode,
-    /// Somebody outside says to be a pod.
+    /// A host outside sends as a pod.
     FromTheOutside,
 }
 
@@ -84,8 +84,8 @@ const LIES: [(Lie, Location, Location); 4] = [
     (Lie::FromTheOutside, OUTSIDE, A),
 ];
 
-/// Sends every lie, to a pod and to the node, in both families: those in the list arrive and the others do
-/// not. Who says the truth is always heard.
+/// Sends with every false sender, to a pod and to the node, in both families: those in the list
+/// arrive, the others do not. Packets with a true sender always arrive.
 #[track_caller]
 fn check_lies(node: &mut Node, ruleset: &Ruleset, heard: &[Lie]) {
     node.install(ruleset);
@@ -124,7 +124,7 @@ fn owners() {
         assert!(!node_hears(&mut node, A, kind), "{kind}");
         assert!(node_hears(&mut node, OUTSIDE, kind), "{kind}");
     }
-    // Each rule of the chain is needed, and is about its own lies.
+    // Each rule of the chain is needed for its own false senders.
     let rules = checking(Checks::Known);
     let drops_pods = |rule: &Rule| asks(rule, "elsewhere") && rule.matches.len() == 1;
     check_lies(
@@ -141,7 +141,8 @@ fn owners() {
     check_lies(&mut node, &without(rules, is_of_senders), &all);
 }
 
-/// The node asks somebody outside. Whether a pod that answers with that address is heard, and whether he is.
+/// The node sends a request to a host outside. Returns whether a pod's reply with that address
+/// arrives, and whether the host's does.
 fn answered(node: &mut Node, family: Family) -> (bool, bool) {
     let (own, server) = (address(NODE, family), address(OUTSIDE, family));
     let id = node.take_id();
@@ -183,7 +184,7 @@ fn answers() {
     }
 }
 
-/// The places whose error about a flow from `A` to `C` is heard by `A`.
+/// The places whose ICMP errors for a flow from `A` to `C` arrive at `A`.
 fn heard_errors(node: &mut Node, family: Family) -> Vec<Location> {
     let id = node.take_id();
     let sent = datagram(&flow(address(A, family), C, PORT, id), 16).unwrap();
@@ -210,7 +211,7 @@ fn errors() {
         let expected = match checks {
             Checks::None => vec![B, C, OUTSIDE],
             Checks::Known | Checks::Every => vec![C, OUTSIDE],
-            // A router on the way cannot be told from a pod.
+            // A router of the path cannot be distinguished from a pod.
             Checks::Unknown => vec![C],
         };
         for family in Family::BOTH {
@@ -244,7 +245,7 @@ fn node_hears_from(node: &mut Node, from: Location, source: IpAddr, kind: u8) ->
         .any(|(place, seen)| *place == NODE && seen.id == Some(id))
 }
 
-/// Router advertisements are of type 134 and redirects of type 137; 135 asks for a neighbour.
+/// Router advertisements have type 134, redirects 137, and neighbor solicitations 135.
 fn routers() {
     let mut node = Node::build();
     for checks in EVERY {
@@ -267,7 +268,8 @@ fn routers() {
     }
 }
 
-/// What `B` puts into a judged flow from `A` to `C` and arrives: a datagram, pieces of one.
+/// Injects packets of `B` into an evaluated flow from `A` to `C`. Returns whether a datagram
+/// arrives, and the number of fragments that do.
 fn injected(node: &mut Node, family: Family) -> (bool, usize) {
     let id = node.take_id();
     let opening = flow(address(A, family), C, PORT, id);
@@ -288,8 +290,8 @@ fn injected(node: &mut Node, family: Family) -> (bool, usize) {
     (is_whole, pieces.count())
 }
 
-/// Packets of judged connections pass by the connection's mark, which does not say who put them there, unless every
-/// packet is asked.
+/// Packets of evaluated connections pass by the connection's mark, whoever sent them, unless every
+/// packet is checked.
 fn judged() {
     let mut node = Node::build();
     for checks in EVERY {
@@ -318,7 +320,8 @@ fn is_about_marks(rule: &Rule) -> bool {
     matches.any(|it| matches!(it, Match::CtMark { equal: true, .. }))
 }
 
-/// From elsewhere an address may come that is not reached that way, first and later. The node's own is such a one.
+/// From elsewhere an address may come that is not reached that way, first and later. The node's own
+/// is such a one.
 fn other_ways() {
     let mut node = Node::build();
     for checks in EVERY {
@@ -337,7 +340,7 @@ fn other_ways() {
     }
 }
 
-/// An address that no route leads to is nobody's.
+/// An address without a route is no valid sender.
 fn no_way() {
     let mut node = Node::build();
     node.install(&checking(Checks::Known));
@@ -353,7 +356,7 @@ fn no_way() {
     }
 }
 
-/// An address belongs to whom its route leads to, from that moment on.
+/// The valid sender of an address is the end of its route, and changes with the route.
 fn moves() {
     let mut node = Node::build();
     node.install(&checking(Checks::Known));
@@ -379,7 +382,7 @@ fn moves() {
     }
 }
 
-/// Addresses of the link are nobody's as far as policies know: only what neighbours have to say comes from them.
+/// Link-local addresses belong to no pod: only neighbor discovery uses them.
 fn of_the_link() {
     let mut node = Node::build();
     for interface in ["pod0", "uplink"] {
@@ -399,8 +402,8 @@ fn of_the_link() {
     }
 }
 
-/// Groups of IPv6 are reached by every interface, so that routes do not refuse them as senders. Only a bridge forwards such
-/// a packet: the kernel routes none.
+/// Every interface has routes to IPv6 groups: the route check alone accepts them as senders. Only a
+/// bridge forwards such a packet, the kernel does not route it.
 fn of_a_group() {
     let mut node = Node::build();
     node.show_bridged();

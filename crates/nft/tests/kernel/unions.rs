@@ -1,4 +1,5 @@
-//! Unions that are asked at once, with packets: blocks of ports, hosts, and ranges of addresses, at their edges.
+//! Unions in set lookups, with packets: blocks of ports, hosts, and ranges of addresses, at their
+//! edges.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
 const HOSTS: [GroupId; 2] = [GroupId(1), GroupId(2)];
 const RANGES: [GroupId; 2] = [GroupId(3), GroupId(4)];
 
-/// `B` takes what a union allows.
+/// `B` allows ingress by a union.
 fn plan(groups: Vec<(GroupId, GroupKind, Vec<IpAddr>)>, merged: MergedUnion) -> Plan {
     let mut plan = open_plan();
     for (id, kind, addresses) in groups {
@@ -49,7 +50,8 @@ fn udp(first: u16, bits: u8) -> PortBlock {
     PortBlock::around(Protocol::Udp, first, bits)
 }
 
-/// Ports from 1000 to 1007 are for anyone, 2000 and 2001 for `A`, 2000 for `C` as well; of TCP all are.
+/// Ports from 1000 to 1007 are for anyone, 2000 and 2001 for `A`, 2000 for `C` as well; of TCP all
+/// are.
 fn ports_have_edges() {
     let hosts = |pods: &[_]| {
         let addresses = pods.iter();
@@ -94,8 +96,8 @@ fn ports_have_edges() {
     }
 }
 
-/// Port 3000 is for two ranges, the second of which has one address; port 3001 is for all from an address on; every port is for
-/// a range between them.
+/// Port 3000 is for two ranges, the second of which has one address; port 3001 is for all from an
+/// address on; every port is for a range between them.
 fn ranges_have_edges() {
     let bounds = |texts: &[&str]| -> Vec<IpAddr> {
         let bounds = texts.iter().map(|it| it.parse().unwrap());

@@ -1,5 +1,5 @@
-//! Connections that are kept out of connection tracking and named to the node, with packets. The agent
-//! cannot be told of them, so that no other test has this chain in a kernel.
+//! Untracked connections that the node's settings name, with packets. The agent has no option for
+//! them: no other test has this chain in a kernel.
 
 use std::sync::Arc;
 
@@ -39,8 +39,7 @@ fn untrack() -> Ruleset {
     }
 }
 
-/// `B` may send nothing. Whatever is kept out of connection tracking passes a pod that is judged only if it
-/// is named.
+/// `B` has no egress. Untracked packets pass an isolated pod only if the settings name them.
 fn flows_pass_if_they_are_named() {
     let mut plan = open_plan();
     let nothing = RuleChain {

@@ -1,4 +1,4 @@
-//! A table that is kept up with a plan holds what it would hold if it were made anew.
+//! A table that is updated with a plan equals a newly installed one.
 
 use std::cell::Cell;
 use std::net::{IpAddr, UdpSocket};
@@ -45,7 +45,8 @@ fn settings(seed: u64) -> Settings {
     settings
 }
 
-/// Compared set by set, with a stop before each, everything is compared once, and through another socket.
+/// Compared set by set, with a stop before each, everything is compared once, and through another
+/// socket.
 fn audits_in_parts(kernel: &Kernel, expected: &Ruleset) {
     let table = kernel.table().unwrap();
     let mut auditor = Auditor::open().unwrap();
@@ -109,7 +110,7 @@ fn random_changes() {
     }
 }
 
-/// Each call of a change fails once, and the whole table then puts it right.
+/// Each call of a change fails once, and the next installation repairs the table.
 fn failures() {
     let faults = [
         (Syscall::Send, Fault::Fail(Errno::ENOBUFS)),
@@ -155,7 +156,7 @@ fn failures() {
     }
     assert!(failed > 30, "{failed}");
 
-    // Somebody else was there: the kernel refuses, and nothing of it is done.
+    // Another program changed the table: the kernel refuses the whole transaction.
     let with_chain = PlanChange {
         pods: vec![("10.9.0.200".parse().unwrap(), PodChains::default())],
         ..PlanChange::default()
@@ -171,7 +172,7 @@ fn failures() {
     assert_ne!(kernel.audit(&held).unwrap(), []);
 }
 
-/// What one pod may and may not stays the same while everything about it is written anew.
+/// The verdicts of one pod stay the same while all its chains and elements are rewritten.
 fn under_traffic() {
     let client: IpAddr = "127.0.0.1".parse().unwrap();
     let mut story = Story::new(17);
@@ -270,7 +271,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Packets of a flow that is allowed and of one that is not, until it is over. Says how many.
+/// Sends packets of an allowed and of a denied flow until the end. Returns their number.
 fn traffic(is_over: &AtomicBool) -> usize {
     let allowed = UdpSocket::bind("127.0.0.2:50002").unwrap();
     let patience = Some(Duration::from_secs(2));
@@ -292,8 +293,8 @@ fn traffic(is_over: &AtomicBool) -> usize {
     sent
 }
 
-/// On the loopback interface everything is for the node: who is in a block of pods and not known does not reach it,
-/// tracked or not, and reaches it as soon as it is known.
+/// On the loopback interface everything is for the node: who is in a block of pods and not known
+/// does not reach it, tracked or not, and reaches it as soon as it is known.
 fn unknown() {
     let mut kernel = Kernel::open().unwrap();
     let untrack = Ruleset {

@@ -221,7 +221,7 @@ fn deleted() {
     let notices = everything(&mut watcher);
     assert!(notices.contains(&Notice::Deleted { table }), "{notices:?}");
     assert_eq!(kernel.audit(&small(1)).unwrap(), [Drift::NoTable]);
-    // Our next transaction is refused, and the next installation puts it right.
+    // The kernel refuses the next transaction, and the next installation repairs the table.
     let add = Transaction {
         ops: vec![Op::AddChain(Name::word("new"))],
         ..Transaction::default()
@@ -255,13 +255,13 @@ fn lost() {
         many.push(&[palisade_nft::ruleset::Value::Address(address)]);
     }
     large.sets.push(many);
-    // More than any buffer that we are given.
+    // More than any socket buffer.
     for _ in 0..3 {
         kernel.install(&large).unwrap();
     }
     let notices = everything(&mut watcher);
-    assert_eq!(notices, [Notice::Lost], "and nothing of our own");
-    // It goes on.
+    assert_eq!(notices, [Notice::Lost], "and no own change");
+    // The watch continues.
     let mut other = Kernel::open().unwrap().without_ownership();
     other.adopt().unwrap();
     let add = Transaction {
