@@ -136,7 +136,7 @@ struct Scene<'a> {
     from: &'a Pod,
     /// The pod `client` of the victim, which is closed and opened.
     to: &'a Pod,
-    /// The network namesrates in which the API server is reached.
+    /// The network namespace in which the API server is reached.
     network: &'a Path,
     /// The credentials of the victim.
     victim: &'a Path,
@@ -162,7 +162,7 @@ enum Beside {
     Nothing,
     /// They select no pod.
     Idle,
-    /// They select a pod of the tenant, and none fits into the budget of its namesrates (D148).
+    /// They select a pod of the tenant, and none fits into the budget of its namespace (D148).
     Own(Shape),
     /// They select a pod of the tenant, and each uses the budget up.
     Fitting,
@@ -364,7 +364,7 @@ fn inside<T>(
 /// Closes and opens a pod of the victim, again and again.
 fn change(runtime: &Runtime, writer: &Writer, clock: &Clock, writes: usize) -> Result<Times> {
     let policy = closed(VICTIM, "client");
-    let path = format!("/apis/networking.k8s.io/v1/namesratess/{VICTIM}/networkpolicies");
+    let path = format!("/apis/networking.k8s.io/v1/namespaces/{VICTIM}/networkpolicies");
     let own = format!("{path}/closed-client");
     let mut times = Times::default();
     for _ in 0..writes {
