@@ -12,6 +12,8 @@
 mod edges;
 #[path = "tidy/invariants.rs"]
 mod invariants;
+#[path = "tidy/words.rs"]
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -223,14 +223,14 @@ struct FoundEffects {
 }
 
 impl FoundEffects {
-    fn add(&mut self, effects: &stack::FlowEffects, witness: &Witness) {
-        for key in &effects.overrides {
+    fn add(&mut self, story: &stack::FlowEffects, witness: &Witness) {
+        for key in &story.overrides {
             self.overrides.entry(*key).or_insert(*witness);
         }
-        for key in &effects.deferrals {
+        for key in &story.deferrals {
             self.deferrals.entry(*key).or_insert(*witness);
         }
-        for part in &effects.settling {
+        for part in &story.settling {
             self.settling.insert(*part, ());
         }
     }

@@ -138,7 +138,7 @@ impl Store {
         let owner = self.owner(address);
         let (groups, ports) = self.lists_of(owner);
         // The record names lists by number. Before the commit, the owner's class can get other
-        // groups or have ended; without this use the number would then mean another list.
+        // groups or be gone; without this use the number would then mean another list.
         self.groups.retain(groups);
         if ports != NONE {
             self.ports.retain(ports);
