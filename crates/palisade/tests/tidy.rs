@@ -444,6 +444,18 @@ fn lowering_compiling_deciding_and_planning_cannot_fail() {
 }
 
 #[test]
+fn lowering_does_not_compile() {
+    // What an object means depends on no program: sources are lowered where nothing is compiled.
+    for (path, text) in rust_files() {
+        let is_lowering = path.starts_with("crates/api/src/lower")
+            || path == Path::new("crates/api/src/lower.rs");
+        if is_lowering && !is_test(&path) {
+            assert!(!text.contains("compile::"), "{} compiles", path.display());
+        }
+    }
+}
+
+#[test]
 fn every_decision_that_the_code_cites_is_in_the_model() {
     let model = std::fs::read_to_string(root().join("docs/reference/model.md")).unwrap();
     let mut cited = BTreeSet::new();

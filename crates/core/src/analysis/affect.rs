@@ -27,14 +27,13 @@ use self::group::{Group, groups};
 use self::peers::Peers;
 use self::shared::Shared;
 use crate::answer::Transport;
-use crate::compile::BASELINE_ADMIN_PRIORITY;
 use crate::decide::Flow;
 use crate::flow_end::EndName;
 use crate::model::{
     BackendTarget, Cluster, NamespaceSet, PodId, Policy, PolicyId, PolicyRank, ServiceId, label,
 };
 use crate::net::{Family, Protocol};
-use crate::policy::{Direction, PolicyApi, Tier, Verdict};
+use crate::policy::{BASELINE_ADMIN_PRIORITY, Direction, PolicyApi, Tier, Verdict};
 use crate::program::{Program, RulePlace};
 
 /// The part of a policy that decides a flow.
