@@ -96,14 +96,8 @@ fn parse_flow(
 ) -> Result<ParsedFlow, QueryParseError> {
     let words = FlowWords::new(words)?;
     let query = words.query(without_port)?;
-    let flow = NamedFlow {
-        source: words.source.to_owned(),
-        destination: words.destination.to_owned(),
-        via: words.via.map(str::to_owned),
-        ..NamedFlow::default()
-    };
     Ok(ParsedFlow {
-        flow: flow.with_query(&query.port),
+        flow: NamedFlow::of_query(words, &query),
         query,
     })
 }

@@ -1,8 +1,8 @@
 //! Answers as typed values, from which both the documents and the texts are made.
 
-pub(crate) mod affecting;
-pub(crate) mod explain;
-pub(crate) mod flow;
+pub mod affecting;
+pub mod explain;
+pub mod flow;
 pub(crate) mod lab;
 
 use palisade_core::policy::Verdict;

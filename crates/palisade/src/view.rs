@@ -1,10 +1,10 @@
 //! The JSON output: mirror types that stay the same while the inner types change.
 
-pub(crate) mod affecting;
+pub mod affecting;
 pub(crate) mod connectivity;
 pub(crate) mod diff;
-pub(crate) mod explanation;
-pub(crate) mod flow;
+pub mod explanation;
+pub mod flow;
 pub(crate) mod handover;
 pub(crate) mod json;
 pub(crate) mod lab;
@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::live::UnreadKind;
 
 /// The apiVersion of every document.
-pub(crate) const API_VERSION: &str = "palisade.dev/v1alpha1";
+pub const API_VERSION: &str = "palisade.dev/v1alpha1";
 
 /// Returns the name of a direction.
 fn direction_name(direction: Direction) -> &'static str {
@@ -32,13 +32,15 @@ fn direction_name(direction: Direction) -> &'static str {
 
 /// The format of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DocumentFormat {
+pub enum DocumentFormat {
+    /// JSON.
     Json,
+    /// YAML.
     Yaml,
 }
 
 /// Writes one document.
-pub(crate) fn write_document<T: Serialize>(
+pub fn write_document<T: Serialize>(
     out: &mut impl std::io::Write,
     form: DocumentFormat,
     document: &T,

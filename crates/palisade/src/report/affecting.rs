@@ -8,26 +8,26 @@ use palisade_core::program::RulePlace;
 
 use super::flow::NamedFlow;
 
-pub(crate) use self::builder::AffectingBuilder;
+pub use self::builder::AffectingBuilder;
 
 /// The policies that select a pod, or pods with the same answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PodReport {
+pub struct PodReport {
     /// The queried endpoint.
-    pub(crate) endpoint: String,
+    pub endpoint: String,
     /// The pods of a workload.
-    pub(crate) pods: Vec<String>,
+    pub pods: Vec<String>,
     /// Whether it is a host-network pod, which no policy selects.
-    pub(crate) host_network: bool,
+    pub host_network: bool,
     /// The policies for what it sends, by precedence.
-    pub(crate) egress: Vec<SelectingPolicy>,
+    pub egress: Vec<SelectingPolicy>,
     /// The policies for what it receives, by precedence.
-    pub(crate) ingress: Vec<SelectingPolicy>,
+    pub ingress: Vec<SelectingPolicy>,
 }
 
 impl PodReport {
     /// Returns the policies for a direction.
-    pub(crate) fn policies(&self, direction: Direction) -> &[SelectingPolicy] {
+    pub fn policies(&self, direction: Direction) -> &[SelectingPolicy] {
         match direction {
             Direction::Egress => &self.egress,
             Direction::Ingress => &self.ingress,
@@ -35,7 +35,7 @@ impl PodReport {
     }
 
     /// Returns the answer without witnesses: pods that agree in the rest share one answer.
-    pub(crate) fn without_witnesses(&self) -> PodReport {
+    pub fn without_witnesses(&self) -> PodReport {
         let mut report = PodReport {
             pods: Vec::new(),
             ..self.clone()
@@ -51,37 +51,37 @@ impl PodReport {
 
 /// A policy that selects a pod, in one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SelectingPolicy {
+pub struct SelectingPolicy {
     /// The identifier, the tier and the position.
-    pub(crate) policy: PolicyHead,
+    pub policy: PolicyHead,
     /// Whether it isolates the pod.
-    pub(crate) isolates: bool,
+    pub isolates: bool,
     /// Whether it does not fit into the budget of its namespace (D148).
-    pub(crate) over_budget: bool,
+    pub over_budget: bool,
     /// Whether it takes effect.
-    pub(crate) state: State,
+    pub state: State,
     /// The policies that override it.
-    pub(crate) overridden_by: Vec<Override>,
+    pub overridden_by: Vec<Override>,
     /// Its rules, in order.
-    pub(crate) rules: Vec<SelectingRule>,
+    pub rules: Vec<SelectingRule>,
 }
 
 /// What every report of a policy has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PolicyHead {
+pub struct PolicyHead {
     /// The identifier.
-    pub(crate) name: String,
+    pub name: String,
     /// The tier.
-    pub(crate) tier: PolicyTier,
+    pub tier: PolicyTier,
     /// The priority, if the kind has one.
-    pub(crate) priority: Option<i64>,
+    pub priority: Option<i64>,
     /// The file and the line.
-    pub(crate) position: Option<(String, usize)>,
+    pub position: Option<(String, usize)>,
 }
 
 /// The tier of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PolicyTier {
+pub enum PolicyTier {
     /// Before NetworkPolicies.
     Admin,
     /// NetworkPolicies.
@@ -92,7 +92,7 @@ pub(crate) enum PolicyTier {
 
 impl PolicyTier {
     /// Returns the name in every output.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             PolicyTier::Admin => "Admin",
             PolicyTier::NetworkPolicy => "NetworkPolicy",
@@ -103,7 +103,7 @@ impl PolicyTier {
 
 /// Whether a policy takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub enum State {
     /// It decides flows, and is overridden on none.
     InForce,
     /// It decides some flows, and is overridden on others.
@@ -118,90 +118,90 @@ pub(crate) enum State {
 
 /// A rule of a policy that selects a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SelectingRule {
+pub struct SelectingRule {
     /// The rule.
-    pub(crate) rule: NamedRule,
+    pub rule: NamedRule,
     /// The action as it was written.
-    pub(crate) action: Option<String>,
+    pub action: Option<String>,
     /// The name in the policy.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// Whether it decides a flow of the pod.
-    pub(crate) decides: bool,
+    pub decides: bool,
     /// Whether it fails closed.
-    pub(crate) failed_closed: bool,
+    pub failed_closed: bool,
     /// The line.
-    pub(crate) line: Option<usize>,
+    pub line: Option<usize>,
 }
 
 /// A rule, and its identifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NamedRule {
+pub struct NamedRule {
     /// `netpol/shop/db#ingress[0]`.
-    pub(crate) id: String,
+    pub id: String,
     /// The policy, the direction and the index.
-    pub(crate) place: RulePlace,
+    pub place: RulePlace,
 }
 
 /// An override between the queried policy and another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Override {
+pub struct Override {
     /// The other policy.
-    pub(crate) policy: String,
+    pub policy: String,
     /// The direction.
-    pub(crate) direction: Direction,
+    pub direction: Direction,
     /// What of the other policy takes part.
-    pub(crate) other: Part,
+    pub other: Part,
     /// What of the queried policy takes part.
-    pub(crate) own: Part,
+    pub own: Part,
     /// The verdict for the witness; the overridden policy has the opposite verdict.
-    pub(crate) verdict: Verdict,
+    pub verdict: Verdict,
     /// Whether the earlier policy matches with Pass: later tiers decide.
-    pub(crate) passes: bool,
+    pub passes: bool,
     /// A flow that shows it.
-    pub(crate) witness: NamedFlow,
+    pub witness: NamedFlow,
 }
 
 /// The part of a policy that takes part in an override.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Part {
+pub struct Part {
     /// Its rules.
-    pub(crate) rules: Vec<NamedRule>,
+    pub rules: Vec<NamedRule>,
     /// Whether its isolation takes part.
-    pub(crate) isolation: bool,
+    pub isolation: bool,
 }
 
 /// The overrides of a policy, in both directions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PolicyReport {
+pub struct PolicyReport {
     /// The identifier, the tier and the position.
-    pub(crate) policy: PolicyHead,
+    pub policy: PolicyHead,
     /// Whether it is in audit mode; the answer is as if it were enforced.
-    pub(crate) dry_run: bool,
+    pub dry_run: bool,
     /// The directions in which it isolates.
-    pub(crate) isolates: Vec<Direction>,
+    pub isolates: Vec<Direction>,
     /// The directions in which it has rules or isolates.
-    pub(crate) directions: Vec<Direction>,
+    pub directions: Vec<Direction>,
     /// The pods that it selects.
-    pub(crate) subjects: Vec<String>,
+    pub subjects: Vec<String>,
     /// Their namespaces.
-    pub(crate) namespaces: Vec<String>,
+    pub namespaces: Vec<String>,
     /// The policies that it overrides.
-    pub(crate) overrides: Vec<Override>,
+    pub overrides: Vec<Override>,
     /// The policies that override it.
-    pub(crate) overridden_by: Vec<Override>,
+    pub overridden_by: Vec<Override>,
     /// The policies that decide the flows that its Pass rules match.
-    pub(crate) defers_to: Vec<Override>,
+    pub defers_to: Vec<Override>,
     /// The NetworkPolicies that isolate its pods, if it is a policy of the Baseline tier.
-    pub(crate) out_of_reach: Vec<Unreached>,
+    pub out_of_reach: Vec<Unreached>,
 }
 
 /// A NetworkPolicy that isolates pods which a policy of the Baseline tier selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unreached {
+pub struct Unreached {
     /// The NetworkPolicy.
-    pub(crate) policy: String,
+    pub policy: String,
     /// The direction in which it isolates.
-    pub(crate) direction: Direction,
+    pub direction: Direction,
     /// The pods.
-    pub(crate) subjects: Vec<String>,
+    pub subjects: Vec<String>,
 }

@@ -11,97 +11,97 @@ use palisade_core::policy::Direction;
 
 use super::flow::NamedFlow;
 
-pub(crate) use self::builder::{Detail, Explainer};
-pub(crate) use self::text::ports_text;
+pub use self::builder::{Detail, Explainer};
+pub use self::text::ports_text;
 
 /// The explanation of a flow, or of several that a query stands for.
 #[derive(Clone, Debug)]
-pub(crate) struct Explanation<'t> {
+pub struct Explanation<'t> {
     /// The flow.
-    pub(crate) flow: NamedFlow,
+    pub flow: NamedFlow,
     /// The flow as the text names it, if that is another name: as it was written.
-    pub(crate) head: Option<NamedFlow>,
+    pub head: Option<NamedFlow>,
     /// The verdict of both directions together.
-    pub(crate) verdict: FlowVerdict,
+    pub verdict: FlowVerdict,
     /// Why the query has no answer.
-    pub(crate) error: Option<String>,
+    pub error: Option<String>,
     /// The result at the source.
-    pub(crate) egress: Option<DirectionReport<'t>>,
+    pub egress: Option<DirectionReport<'t>>,
     /// The result at the destination.
-    pub(crate) ingress: Option<DirectionReport<'t>>,
+    pub ingress: Option<DirectionReport<'t>>,
     /// The remedies, each in lines.
-    pub(crate) changes: Vec<Vec<String>>,
+    pub changes: Vec<Vec<String>>,
     /// The verdicts of audited policies.
-    pub(crate) dry_run: Vec<DryRun>,
+    pub dry_run: Vec<DryRun>,
     /// The explanations of the parts, if they differ.
-    pub(crate) answers: Vec<Explanation<'t>>,
+    pub answers: Vec<Explanation<'t>>,
 }
 
 /// The verdict that an audited policy would have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DryRun {
+pub struct DryRun {
     /// The policy.
-    pub(crate) policy: String,
+    pub policy: String,
     /// The verdict, if it were enforced.
-    pub(crate) verdict: FlowVerdict,
+    pub verdict: FlowVerdict,
 }
 
 /// The result of one direction.
 #[derive(Clone, Debug)]
-pub(crate) struct DirectionReport<'t> {
+pub struct DirectionReport<'t> {
     /// The direction.
-    pub(crate) direction: Direction,
+    pub direction: Direction,
     /// The verdict, the reason and the cause.
-    pub(crate) answer: DirectionAnswer,
+    pub answer: DirectionAnswer,
     /// The rule that decides.
-    pub(crate) rule: Option<RuleReport<'t>>,
+    pub rule: Option<RuleReport<'t>>,
     /// The policies that isolate, or the one whose rule decides, in order of the cluster.
-    pub(crate) policies: Vec<PolicyReport<'t>>,
+    pub policies: Vec<PolicyReport<'t>>,
     /// Details of the evaluation, if all flows share them.
-    pub(crate) evaluation: Option<Evaluation<'t>>,
+    pub evaluation: Option<Evaluation<'t>>,
 }
 
 /// A policy that decides a direction.
 #[derive(Clone, Debug)]
-pub(crate) struct PolicyReport<'t> {
+pub struct PolicyReport<'t> {
     /// The identifier.
-    pub(crate) name: String,
+    pub name: String,
     /// Whether it does not fit into the budget of its namespace (D148).
-    pub(crate) is_over_budget: bool,
+    pub is_over_budget: bool,
     /// The number of its rules for the direction.
-    pub(crate) n_rules: usize,
+    pub n_rules: usize,
     /// The position, if the text needs it.
-    pub(crate) position: Option<Position<'t>>,
+    pub position: Option<Position<'t>>,
 }
 
 /// A rule.
 #[derive(Clone, Debug)]
-pub(crate) struct RuleReport<'t> {
+pub struct RuleReport<'t> {
     /// The identifier, and the name in the policy.
-    pub(crate) name: RuleName<'t>,
+    pub name: RuleName<'t>,
     /// The `apiVersion` of the policy.
-    pub(crate) api_version: &'t str,
+    pub api_version: &'t str,
     /// The kind of the policy.
-    pub(crate) kind: &'static str,
+    pub kind: &'static str,
     /// The namespace of the policy.
-    pub(crate) namespace: Option<&'t str>,
+    pub namespace: Option<&'t str>,
     /// The name of the policy.
-    pub(crate) policy: &'t str,
+    pub policy: &'t str,
     /// The direction.
-    pub(crate) direction: Direction,
+    pub direction: Direction,
     /// The index in the list of the policy.
-    pub(crate) index: u32,
+    pub index: u32,
     /// The action as it was written.
-    pub(crate) action: Option<&'t str>,
+    pub action: Option<&'t str>,
     /// Why it fails closed, if it does.
-    pub(crate) failure: Option<Failure>,
+    pub failure: Option<Failure>,
     /// The position.
-    pub(crate) position: Option<Position<'t>>,
+    pub position: Option<Position<'t>>,
 }
 
 /// Why a rule fails closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// A field cannot be read.
     Unreadable,
     /// The policy does not fit into the budget of its namespace (D148).
@@ -110,71 +110,71 @@ pub(crate) enum Failure {
 
 /// The identifier of a rule, and its name in the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RuleName<'t> {
+pub struct RuleName<'t> {
     /// `netpol/shop/db#ingress[0]`.
-    pub(crate) id: String,
+    pub id: String,
     /// The value of `name`.
-    pub(crate) name: Option<&'t str>,
+    pub name: Option<&'t str>,
 }
 
 /// The evaluation of a single flow in one direction.
 #[derive(Clone, Debug)]
-pub(crate) struct Evaluation<'t> {
+pub struct Evaluation<'t> {
     /// What only the text shows, if it was requested.
-    pub(crate) ends: Option<EvaluatedEnds>,
+    pub ends: Option<EvaluatedEnds>,
     /// The rules that match: those that pass, and the rule that decides.
-    pub(crate) trail: Vec<StepReport<'t>>,
+    pub trail: Vec<StepReport<'t>>,
     /// All rules of the policies that select the pod, if they were requested.
-    pub(crate) full_trail: Option<Vec<StepReport<'t>>>,
+    pub full_trail: Option<Vec<StepReport<'t>>>,
     /// The rule that came nearest to allowing a denied flow.
-    pub(crate) nearest_miss: Option<MissReport<'t>>,
+    pub nearest_miss: Option<MissReport<'t>>,
 }
 
 /// The ends of an evaluated flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EvaluatedEnds {
+pub struct EvaluatedEnds {
     /// The pod or node whose policies are evaluated.
-    pub(crate) subject: String,
+    pub subject: String,
     /// The other end.
-    pub(crate) peer: String,
+    pub peer: String,
     /// Whether a policy has a rule for the subject, if no policy decides.
-    pub(crate) has_rules: bool,
+    pub has_rules: bool,
 }
 
 /// A rule that the flow was evaluated against.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StepReport<'t> {
+pub struct StepReport<'t> {
     /// The rule.
-    pub(crate) rule: RuleName<'t>,
+    pub rule: RuleName<'t>,
     /// Whether it matched.
-    pub(crate) outcome: StepOutcome,
+    pub outcome: StepOutcome,
 }
 
 /// The rule that came nearest to allowing a denied flow.
 #[derive(Clone, Debug)]
-pub(crate) struct MissReport<'t> {
+pub struct MissReport<'t> {
     /// The identifier of the rule.
-    pub(crate) rule: String,
+    pub rule: String,
     /// What it would allow, and what the flow has.
-    pub(crate) message: String,
+    pub message: String,
     /// The position of the rule, if the text needs it.
-    pub(crate) position: Option<Position<'t>>,
+    pub position: Option<Position<'t>>,
 }
 
 /// The position of a rule or policy.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Position<'t> {
+pub struct Position<'t> {
     /// The name of the source.
-    pub(crate) file: &'t str,
+    pub file: &'t str,
     /// The line.
-    pub(crate) line: usize,
+    pub line: usize,
     /// The source from the start of the line on.
-    pub(crate) rest: &'t str,
+    pub rest: &'t str,
 }
 
 impl<'t> Explanation<'t> {
     /// Returns the explanation of a query that has no answer.
-    pub(crate) fn unanswered(queried: NamedFlow, error: String) -> Explanation<'t> {
+    pub fn unanswered(queried: NamedFlow, error: String) -> Explanation<'t> {
         Explanation {
             flow: queried,
             head: None,
@@ -191,17 +191,17 @@ impl<'t> Explanation<'t> {
 
 impl DirectionReport<'_> {
     /// Returns the cause, if it is the same for all flows and addresses.
-    pub(crate) fn cause(&self) -> Option<Cause> {
+    pub fn cause(&self) -> Option<Cause> {
         self.answer.cause
     }
 
     /// Returns the reason, if it is the same for all flows and addresses.
-    pub(crate) fn reason(&self) -> Option<Reason> {
+    pub fn reason(&self) -> Option<Reason> {
         self.answer.reason
     }
 
     /// Returns the names of the deciding policies that fulfil a condition, sorted.
-    pub(crate) fn policy_names(&self, counts: impl Fn(&PolicyReport<'_>) -> bool) -> Vec<&str> {
+    pub fn policy_names(&self, counts: impl Fn(&PolicyReport<'_>) -> bool) -> Vec<&str> {
         let policies = self.policies.iter().filter(|it| counts(it));
         let mut names: Vec<&str> = policies.map(|it| it.name.as_str()).collect();
         names.sort_unstable();

@@ -6,13 +6,13 @@ use palisade_core::analysis::affect::Witness;
 use palisade_core::answer::{PortSet, Transport};
 use palisade_core::model::Cluster;
 use palisade_core::net::{Family, Protocol};
-use palisade_core::query::PortQuery;
+use palisade_core::query::{FlowQuery, FlowWords, PortQuery};
 
 use crate::draw::clean;
 
 /// The protocol of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FlowProtocol {
+pub enum FlowProtocol {
     /// A protocol with ports.
     Transport(Protocol),
     /// ICMP.
@@ -25,7 +25,7 @@ pub(crate) enum FlowProtocol {
 
 impl FlowProtocol {
     /// Returns the name in documents: `TCP`, `ICMPv6`, `47`.
-    pub(crate) fn name(self) -> Cow<'static, str> {
+    pub fn name(self) -> Cow<'static, str> {
         match self {
             FlowProtocol::Transport(protocol) => protocol.name().into(),
             FlowProtocol::Icmp => "ICMP".into(),
@@ -35,7 +35,7 @@ impl FlowProtocol {
     }
 
     /// Returns the word of a flow query: `tcp`, `icmpv6`, `ip/47`.
-    pub(crate) fn word(self) -> String {
+    pub fn word(self) -> String {
         match self {
             FlowProtocol::Transport(protocol) => protocol.name().to_ascii_lowercase(),
             FlowProtocol::Icmp => "icmp".to_owned(),
@@ -47,24 +47,26 @@ impl FlowProtocol {
 
 /// A flow, with the names of its ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NamedFlow {
-    pub(crate) source: String,
-    pub(crate) destination: String,
+pub struct NamedFlow {
+    /// The source.
+    pub source: String,
+    /// The destination.
+    pub destination: String,
     /// The protocol; `None`: any.
-    pub(crate) protocol: Option<FlowProtocol>,
+    pub protocol: Option<FlowProtocol>,
     /// The destination port; `None` also for a port that has only a name.
-    pub(crate) port: Option<u16>,
+    pub port: Option<u16>,
     /// The ports that share an answer, for a query about any port.
-    pub(crate) ports: Option<PortSet>,
+    pub ports: Option<PortSet>,
     /// The address family, if it is the same for all flows.
-    pub(crate) family: Option<Family>,
+    pub family: Option<Family>,
     /// The Service or node that the flow passes through.
-    pub(crate) via: Option<String>,
+    pub via: Option<String>,
 }
 
 impl NamedFlow {
     /// Returns the flow of a witness.
-    pub(crate) fn of_witness(cluster: &Cluster<'_>, witness: &Witness) -> NamedFlow {
+    pub fn of_witness(cluster: &Cluster<'_>, witness: &Witness) -> NamedFlow {
         let flow = NamedFlow {
             source: witness.source.text(cluster),
             destination: witness.destination.text(cluster),
@@ -75,8 +77,19 @@ impl NamedFlow {
         flow.with_transport(witness.transport)
     }
 
+    /// Returns the flow of a query, with the names as they were written.
+    pub fn of_query(words: FlowWords<'_>, query: &FlowQuery) -> NamedFlow {
+        let flow = NamedFlow {
+            source: words.source.to_owned(),
+            destination: words.destination.to_owned(),
+            via: words.via.map(str::to_owned),
+            ..NamedFlow::default()
+        };
+        flow.with_query(&query.port)
+    }
+
     /// Sets the protocol and port of a query.
-    pub(crate) fn with_query(mut self, port: &PortQuery) -> NamedFlow {
+    pub fn with_query(mut self, port: &PortQuery) -> NamedFlow {
         (self.protocol, self.port) = match port {
             PortQuery::Number(protocol, number) => {
                 (Some(FlowProtocol::Transport(*protocol)), Some(number.get()))
@@ -91,7 +104,7 @@ impl NamedFlow {
     }
 
     /// Sets the protocol and port of an evaluated flow.
-    pub(crate) fn with_transport(mut self, transport: Transport) -> NamedFlow {
+    pub fn with_transport(mut self, transport: Transport) -> NamedFlow {
         let (protocol, port) = match transport {
             Transport::Port(protocol, port) => (FlowProtocol::Transport(protocol), Some(port)),
             Transport::Icmp => (FlowProtocol::Icmp, None),
@@ -104,7 +117,7 @@ impl NamedFlow {
     }
 
     /// Formats the protocol and port as in a flow query: `tcp/5432`, `icmp`.
-    pub(crate) fn traffic(&self) -> Option<String> {
+    pub fn traffic(&self) -> Option<String> {
         let protocol = self.protocol?.word();
         Some(match self.port {
             Some(port) => format!("{protocol}/{port}"),
@@ -113,17 +126,17 @@ impl NamedFlow {
     }
 
     /// Formats the flow for people: `shop/web -> shop/db tcp/5432 via shop/svc/db`.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         self.text_with(self.traffic().as_deref(), None)
     }
 
     /// Formats the flow with its address family, if it has one.
-    pub(crate) fn text_with_family(&self) -> String {
+    pub fn text_with_family(&self) -> String {
         self.text_with(self.traffic().as_deref(), self.family)
     }
 
     /// Formats the flow as a query, which has `any` for every protocol.
-    pub(crate) fn query_text(&self) -> String {
+    pub fn query_text(&self) -> String {
         let traffic = self.traffic();
         self.text_with(Some(traffic.as_deref().unwrap_or("any")), None)
     }

@@ -12,7 +12,7 @@ use crate::report::verdict_name;
 /// The policies that select a pod, or pods with the same answer.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct AffectingView<'r> {
+pub struct AffectingView<'r> {
     api_version: &'static str,
     kind: &'static str,
     /// The queried endpoint.
@@ -28,7 +28,8 @@ pub(crate) struct AffectingView<'r> {
 }
 
 impl<'r> AffectingView<'r> {
-    pub(crate) fn new(report: &'r PodReport) -> AffectingView<'r> {
+    /// Returns the document of a report.
+    pub fn new(report: &'r PodReport) -> AffectingView<'r> {
         AffectingView {
             api_version: API_VERSION,
             kind: "Affecting",
@@ -44,14 +45,15 @@ impl<'r> AffectingView<'r> {
 /// Different answers for the pods of one workload.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct AffectingSetView<'r> {
+pub struct AffectingSetView<'r> {
     api_version: &'static str,
     kind: &'static str,
     answers: Vec<AffectingView<'r>>,
 }
 
 impl<'r> AffectingSetView<'r> {
-    pub(crate) fn new(reports: &'r [PodReport]) -> AffectingSetView<'r> {
+    /// Returns the document of several reports.
+    pub fn new(reports: &'r [PodReport]) -> AffectingSetView<'r> {
         AffectingSetView {
             api_version: API_VERSION,
             kind: "AffectingSet",
@@ -194,7 +196,7 @@ impl<'r> OverrideView<'r> {
 /// The overrides of a policy, in both directions.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct AffectedByView<'r> {
+pub struct AffectedByView<'r> {
     api_version: &'static str,
     kind: &'static str,
     policy: &'r str,
@@ -225,7 +227,8 @@ pub(crate) struct AffectedByView<'r> {
 }
 
 impl<'r> AffectedByView<'r> {
-    pub(crate) fn new(report: &'r PolicyReport) -> AffectedByView<'r> {
+    /// Returns the document of a report.
+    pub fn new(report: &'r PolicyReport) -> AffectedByView<'r> {
         let names = |directions: &[palisade_core::policy::Direction]| {
             let names = directions.iter().map(|it| direction_name(*it));
             names.collect()

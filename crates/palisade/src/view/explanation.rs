@@ -13,7 +13,7 @@ use crate::report::explain::{
 /// An explanation.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ExplanationView<'t> {
+pub struct ExplanationView<'t> {
     api_version: &'static str,
     kind: &'static str,
     flow: FlowView,
@@ -82,14 +82,15 @@ impl DryRunView {
 /// Several explanations.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ExplanationSetView<'t> {
+pub struct ExplanationSetView<'t> {
     api_version: &'static str,
     kind: &'static str,
     explanations: Vec<ExplanationView<'t>>,
 }
 
 impl<'t> ExplanationSetView<'t> {
-    pub(crate) fn new(explanations: Vec<ExplanationView<'t>>) -> ExplanationSetView<'t> {
+    /// Returns the document of several explanations.
+    pub fn new(explanations: Vec<ExplanationView<'t>>) -> ExplanationSetView<'t> {
         ExplanationSetView {
             api_version: API_VERSION,
             kind: "ExplanationSet",

@@ -9,7 +9,7 @@ use crate::report::flow::NamedFlow;
 /// A flow.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct FlowView {
+pub struct FlowView {
     source: String,
     destination: String,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -21,7 +21,8 @@ use crate::report::flow::NamedFlow;
 const DIRECTIONS: [Direction; 2] = [Direction::Egress, Direction::Ingress];
 
 /// Builds the answers for one cluster.
-pub(crate) struct AffectingBuilder<'m> {
+#[derive(Debug)]
+pub struct AffectingBuilder<'m> {
     cluster: &'m Cluster<'m>,
     objects: &'m [Object<'m>],
     sources: &'m [Source],
@@ -29,7 +30,8 @@ pub(crate) struct AffectingBuilder<'m> {
 }
 
 impl<'m> AffectingBuilder<'m> {
-    pub(crate) fn new(
+    /// Creates a builder for the objects of a cluster.
+    pub fn new(
         cluster: &'m Cluster<'m>,
         objects: &'m [Object<'m>],
         sources: &'m [Source],
@@ -43,7 +45,7 @@ impl<'m> AffectingBuilder<'m> {
     }
 
     /// Returns the answer for a pod.
-    pub(crate) fn pod(&self, endpoint: &str, pod: PodId, effects: &Effects) -> PodReport {
+    pub fn pod(&self, endpoint: &str, pod: PodId, effects: &Effects) -> PodReport {
         let of_pod = self.cluster.pods.get(pod.0 as usize);
         let entries = |direction| {
             let policies = policies_on(self.cluster, pod, direction);
@@ -113,7 +115,7 @@ impl<'m> AffectingBuilder<'m> {
     }
 
     /// Returns the answer for a policy.
-    pub(crate) fn policy(&self, id: PolicyId, effects: &Effects) -> Option<PolicyReport> {
+    pub fn policy(&self, id: PolicyId, effects: &Effects) -> Option<PolicyReport> {
         let policy = self.policy_of(id)?;
         let selected = subjects(self.cluster, policy);
         let pods = selected.iter();

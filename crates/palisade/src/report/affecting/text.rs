@@ -28,7 +28,7 @@ fn line(text: &mut String, line: &str) {
 
 impl PodReport {
     /// Formats the policies that select a pod; with `wide`, each rule has its own line.
-    pub(crate) fn text(&self, wide: bool) -> String {
+    pub fn text(&self, wide: bool) -> String {
         let mut text = String::new();
         line(&mut text, &painted(BOLD, &clean(&self.endpoint)));
         if !self.pods.is_empty() {

@@ -23,17 +23,29 @@ use crate::report::flow::NamedFlow;
 
 /// How much an explanation has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Detail {
+pub struct Detail {
     /// Whether it has all rules of the policies, also those that do not match.
-    pub(crate) full_trail: bool,
+    pub full_trail: bool,
     /// Whether it has near misses and remedies for denied flows.
-    pub(crate) why_not: bool,
+    pub why_not: bool,
     /// Whether it has what only the text shows.
-    pub(crate) for_text: bool,
+    pub for_text: bool,
+}
+
+impl Detail {
+    /// Returns all details.
+    pub fn everything() -> Detail {
+        Detail {
+            full_trail: true,
+            why_not: true,
+            for_text: true,
+        }
+    }
 }
 
 /// The evaluator and the sources from which explanations are built.
-pub(crate) struct Explainer<'t> {
+#[derive(Debug)]
+pub struct Explainer<'t> {
     evaluator: &'t FlowEvaluator<'t>,
     objects: &'t [Object<'t>],
     sources: &'t [Source],
@@ -42,7 +54,8 @@ pub(crate) struct Explainer<'t> {
 }
 
 impl<'t> Explainer<'t> {
-    pub(crate) fn new(
+    /// Creates an explainer for the objects of an evaluator.
+    pub fn new(
         evaluator: &'t FlowEvaluator<'t>,
         objects: &'t [Object<'t>],
         sources: &'t [Source],
@@ -59,7 +72,7 @@ impl<'t> Explainer<'t> {
     }
 
     /// Returns the evaluator.
-    pub(crate) fn evaluator(&self) -> &'t FlowEvaluator<'t> {
+    pub fn evaluator(&self) -> &'t FlowEvaluator<'t> {
         self.evaluator
     }
 
@@ -73,7 +86,7 @@ impl<'t> Explainer<'t> {
     }
 
     /// Builds the explanation of an answer; `queried` is the flow of the query.
-    pub(crate) fn explanation(&self, queried: NamedFlow, answer: &Answer) -> Explanation<'t> {
+    pub fn explanation(&self, queried: NamedFlow, answer: &Answer) -> Explanation<'t> {
         let head = self.detail.for_text.then(|| self.head(&queried, answer));
         let mut flow = NamedFlow {
             family: answer.family,
@@ -121,11 +134,7 @@ impl<'t> Explainer<'t> {
     }
 
     /// Builds an explanation for each set of ports.
-    pub(crate) fn port_sets(
-        &self,
-        queried: &NamedFlow,
-        answers: &[PortAnswer],
-    ) -> Vec<Explanation<'t>> {
+    pub fn port_sets(&self, queried: &NamedFlow, answers: &[PortAnswer]) -> Vec<Explanation<'t>> {
         let plainly = self.plainly();
         let explain = |PortAnswer { ports, answer }: &PortAnswer| {
             let flow = NamedFlow {
@@ -138,7 +147,7 @@ impl<'t> Explainer<'t> {
     }
 
     /// Builds one explanation of all sets of ports.
-    pub(crate) fn any_port(&self, queried: NamedFlow, answers: &[PortAnswer]) -> Explanation<'t> {
+    pub fn any_port(&self, queried: NamedFlow, answers: &[PortAnswer]) -> Explanation<'t> {
         if let [PortAnswer { ports, answer }] = answers {
             let flow = NamedFlow {
                 ports: Some(ports.clone()),

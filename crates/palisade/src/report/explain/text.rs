@@ -29,7 +29,7 @@ const MOST_POSITIONS: usize = 3;
 
 impl Explanation<'_> {
     /// Formats the explanation.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         if let Some(error) = &self.error {
             let (from, to) = (clean(&self.flow.source), clean(&self.flow.destination));
             return format!("Unknown  {from} -> {to}\n  {}\n", clean(error));
@@ -128,7 +128,7 @@ impl Explanation<'_> {
 }
 
 /// Formats the explanations of sets of ports, each below its ports.
-pub(crate) fn ports_text(sets: &[Explanation<'_>]) -> String {
+pub fn ports_text(sets: &[Explanation<'_>]) -> String {
     let mut text = String::new();
     for set in sets {
         let words = match &set.flow.ports {

@@ -10,7 +10,7 @@ use crate::draw::{clean, counted};
 
 impl PolicyReport {
     /// Formats what a policy overrides, and what overrides it.
-    pub(crate) fn text(&self, wide: bool) -> String {
+    pub fn text(&self, wide: bool) -> String {
         let mut text = String::new();
         self.head(&mut text);
         text.push('\n');
