@@ -25,7 +25,7 @@ use palisade_nft::ruleset::{
     Chain, Interface, Match, Name, Rule, Ruleset, Set, Statement, Values, Verdict,
 };
 use palisade_nft::{Op, TableUpdater, Transaction, UpdateError};
-use plans::{Story, difference, interface, pods};
+use plans::{PlanHistory, difference, interface, pods};
 use rules::{apply, block};
 
 /// Sets and chains without regard to their order and size.
@@ -296,14 +296,14 @@ fn check_phases(
 fn changes_end_at_the_ruleset_of_the_plan() {
     let (mut prepared, mut switched, mut whole) = (0, 0, 0);
     for seed in 0..120 {
-        let mut story = Story::new(seed);
+        let mut history = PlanHistory::new(seed);
         let mut settings = settings(seed);
-        let (mut upkeep, mut table) = TableUpdater::new(&story.plan, &settings);
-        assert_eq!(table, ruleset(&story.plan, &settings));
+        let (mut upkeep, mut table) = TableUpdater::new(&history.plan, &settings);
+        assert_eq!(table, ruleset(&history.plan, &settings));
         for _ in 0..25 {
-            let change = story.go_on();
-            if settings.checks_senders() && story.dice.is_one_in(2) {
-                let some = pods().into_iter().filter(|_| story.dice.is_one_in(2));
+            let change = history.next_change();
+            if settings.checks_senders() && history.random.is_one_in(2) {
+                let some = pods().into_iter().filter(|_| history.random.is_one_in(2));
                 let elsewhere: BTreeSet<Interface> = some.map(interface).collect();
                 upkeep.set_elsewhere(elsewhere.clone());
                 let every = seed.is_multiple_of(2);
@@ -311,8 +311,8 @@ fn changes_end_at_the_ruleset_of_the_plan() {
                 assert_eq!(upkeep.is_due(), senders != settings.senders);
                 settings.senders = senders;
             }
-            let generation = story
-                .dice
+            let generation = history
+                .random
                 .is_one_in(2)
                 .then(|| settings.generation.next(settings.mark));
             settings.generation = generation.unwrap_or(settings.generation);
@@ -322,7 +322,7 @@ fn changes_end_at_the_ruleset_of_the_plan() {
                     assert!(matches!(why, UpdateError::Full(_)), "{why}");
                     assert_eq!(upkeep.settings().generation, settings.generation);
                     assert_eq!(upkeep.settings().senders, settings.senders);
-                    (upkeep, table) = TableUpdater::new(&story.plan, &settings);
+                    (upkeep, table) = TableUpdater::new(&history.plan, &settings);
                     whole += 1;
                     continue;
                 }
@@ -351,11 +351,11 @@ fn changes_end_at_the_ruleset_of_the_plan() {
                     .iter()
                     .all(|pod| !known.contains(&octets(pod)))
             );
-            let expected = upkeep.expected(story.plan.clone()).ruleset();
+            let expected = upkeep.expected(history.plan.clone()).ruleset();
             assert_eq!(canonical(&table), canonical(&expected), "seed {seed}");
             assert_eq!(
                 canonical(&expected),
-                canonical(&ruleset(&story.plan, &settings))
+                canonical(&ruleset(&history.plan, &settings))
             );
             let sizes = |ruleset: &Ruleset| -> BTreeMap<String, u32> {
                 ruleset
@@ -386,8 +386,8 @@ fn address(text: &str) -> IpAddr {
 
 #[test]
 fn an_empty_change_has_no_transactions() {
-    let story = Story::new(7);
-    let (mut upkeep, _) = TableUpdater::new(&story.plan, &settings(0));
+    let history = PlanHistory::new(7);
+    let (mut upkeep, _) = TableUpdater::new(&history.plan, &settings(0));
     assert_eq!(change_of(&mut upkeep, &PlanChange::default()), []);
     // The generation of now is no other one.
     let same = upkeep.change(&PlanChange::default(), Some(Generation::FIRST));
@@ -436,10 +436,10 @@ fn a_peer_is_one_element() {
 #[test]
 fn another_generation_is_written_wherever_it_occurs() {
     for established in [Established::Judge, Established::Keep] {
-        let story = Story::new(11);
+        let history = PlanHistory::new(11);
         let mut settings = settings(0);
         settings.established = established;
-        let (mut upkeep, _) = TableUpdater::new(&story.plan, &settings);
+        let (mut upkeep, _) = TableUpdater::new(&history.plan, &settings);
         let next = Generation::FIRST.next(settings.mark);
         let transactions = upkeep.change(&PlanChange::default(), Some(next)).unwrap();
         let [Transaction { ops, .. }] = transactions.as_slice() else {
@@ -518,7 +518,7 @@ fn a_full_set_is_reported_before_the_change() {
 
 #[test]
 fn interfaces_that_lead_elsewhere_change_without_anything_else() {
-    let story = Story::new(3);
+    let history = PlanHistory::new(3);
     let some = BTreeSet::from([interface(address("10.9.0.1"))]);
     let elsewhere = |table: &Ruleset| {
         let set = table
@@ -527,7 +527,7 @@ fn interfaces_that_lead_elsewhere_change_without_anything_else() {
             .find(|it| it.name == Name::word("elsewhere"));
         set.map(Set::len)
     };
-    let (mut upkeep, mut table) = TableUpdater::new(&story.plan, &settings(1));
+    let (mut upkeep, mut table) = TableUpdater::new(&history.plan, &settings(1));
     // The loopback interface is always there.
     assert_eq!(elsewhere(&table), Some(1));
     for (known, count) in [(some.clone(), 2), (BTreeSet::new(), 1)] {
@@ -541,7 +541,7 @@ fn interfaces_that_lead_elsewhere_change_without_anything_else() {
         assert!(!upkeep.is_due());
     }
     // Without the check of senders, nothing changes.
-    let (mut upkeep, table) = TableUpdater::new(&story.plan, &settings(3));
+    let (mut upkeep, table) = TableUpdater::new(&history.plan, &settings(3));
     assert_eq!(elsewhere(&table), None);
     upkeep.set_elsewhere(some);
     assert!(!upkeep.is_due());
@@ -550,14 +550,14 @@ fn interfaces_that_lead_elsewhere_change_without_anything_else() {
 /// A pod of the other family uses the existing rule chains.
 #[test]
 fn a_rule_chain_is_installed_for_the_families_of_its_pods() {
-    let mut story = Story::new(0);
+    let mut history = PlanHistory::new(0);
     let id = loop {
-        story.go_on();
-        if let Some(id) = story.plan.chains.keys().next() {
+        history.next_change();
+        if let Some(id) = history.plan.chains.keys().next() {
             break *id;
         }
     };
-    let direction = story.plan.chains[&id].direction;
+    let direction = history.plan.chains[&id].direction;
     let pod_chains = match direction {
         palisade_core::policy::Direction::Egress => PodChains {
             egress: Some(id),
@@ -573,7 +573,7 @@ fn a_rule_chain_is_installed_for_the_families_of_its_pods() {
             Family::V4 => ("10.9.0.1", "fd09::1"),
             Family::V6 => ("fd09::1", "10.9.0.1"),
         };
-        let mut plan = story.plan.clone();
+        let mut plan = history.plan.clone();
         plan.chains.retain(|it, _| *it == id);
         plan.pods = [(address(first), pod_chains)].into();
         let (mut upkeep, mut table) = TableUpdater::new(&plan, &settings(1));

@@ -15,7 +15,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("change::every_operation", every_operation),
     ("change::many_elements", many_elements),
     ("change::a_refusal_changes_nothing", refusals),
-    ("change::what_does_not_fit_is_said", too_large),
+    ("change::a_full_set_is_reported", too_large),
     ("change::without_a_table", without_a_table),
     ("change::calls_that_fail", calls_that_fail),
     ("change::adopted_tables_are_changed", adopted),

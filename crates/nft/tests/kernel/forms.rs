@@ -15,22 +15,28 @@ use crate::Test;
 use crate::rules::{block, generation, hooked, inner, lo, rule, v6};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("forms::rules_are_held_as_given", rules_are_held_as_given),
     (
-        "forms::elements_are_held_as_given",
-        elements_are_held_as_given,
+        "forms::dumped_rules_equal_installed_ones",
+        dumped_rules_equal_installed_ones,
     ),
-    ("forms::translation_is_held_as_given", translation_is_held),
+    (
+        "forms::dumped_elements_equal_installed_ones",
+        dumped_elements_equal_installed_ones,
+    ),
+    (
+        "forms::dumped_translation_equals_the_installed_one",
+        dumped_translation_equals_the_installed_one,
+    ),
 ];
 
-fn rules_are_held_as_given() {
+fn dumped_rules_equal_installed_ones() {
     let ruleset = every_form();
     let mut kernel = Kernel::open().unwrap();
     kernel.install(&ruleset).unwrap();
     compare(&mut kernel, "palisade1a", &ruleset);
 }
 
-fn elements_are_held_as_given() {
+fn dumped_elements_equal_installed_ones() {
     let ruleset = every_form();
     let mut kernel = Kernel::open().unwrap();
     kernel.install(&ruleset).unwrap();
@@ -64,7 +70,7 @@ pub(crate) fn compare_elements(kernel: &mut Kernel, ruleset: &Ruleset) {
     }
 }
 
-fn translation_is_held() {
+fn dumped_translation_equals_the_installed_one() {
     let to = |address: &str| rule(&[], &[Statement::Dnat(address.parse().unwrap(), 8080)]);
     let nat = |name, point, priority, rules| Chain {
         name: Name::word(name),

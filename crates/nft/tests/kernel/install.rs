@@ -22,7 +22,10 @@ pub(crate) const TESTS: &[Test] = &[
         "install::a_small_buffer_is_enough",
         a_small_buffer_is_enough,
     ),
-    ("install::too_small_a_buffer_is_said", too_small_a_buffer),
+    (
+        "install::too_small_a_buffer_is_reported",
+        too_small_a_buffer,
+    ),
     (
         "install::a_refusal_changes_nothing",
         a_refusal_changes_nothing,
@@ -32,24 +35,27 @@ pub(crate) const TESTS: &[Test] = &[
         a_late_refusal_changes_nothing,
     ),
     (
-        "install::without_an_answer_a_complete_table_stays",
+        "install::without_a_response_a_complete_table_stays",
         without_an_answer,
     ),
-    ("install::what_a_crash_left_is_removed", after_a_crash),
+    ("install::tables_of_a_crash_are_deleted", after_a_crash),
     (
         "install::an_interrupted_swap_is_finished",
         after_a_torn_swap,
     ),
     ("install::other_tables_are_left_alone", other_tables),
     ("install::unusable_rulesets_are_refused", unusable_rulesets),
-    ("install::connections_are_forgotten", connections),
+    ("install::connections_are_deleted", connections),
 ];
 
 /// Those for kernels that let a table have an owner.
 pub(crate) const OF_OWNERS: &[Test] = &[
-    ("install::others_may_not_touch_it", others_may_not_touch_it),
     (
-        "install::it_stays_and_can_be_adopted",
+        "install::other_programs_cannot_change_owned_tables",
+        others_may_not_touch_it,
+    ),
+    (
+        "install::a_table_outlives_its_process_and_can_be_adopted",
         it_stays_and_can_be_adopted,
     ),
 ];
@@ -173,17 +179,17 @@ fn a_late_refusal_changes_nothing() {
 
 /// Loses what the kernel answers to one call.
 #[derive(Clone, Debug, Default)]
-struct Deaf(Arc<Mutex<Heard>>);
+struct LostResponse(Arc<Mutex<LossState>>);
 
 #[derive(Debug, Default)]
-struct Heard {
+struct LossState {
     /// The number of sends.
     sent: usize,
     /// The call whose response is lost.
     lost: Option<usize>,
 }
 
-impl Faults for Deaf {
+impl Faults for LostResponse {
     fn before(&mut self, call: Syscall) -> Option<Fault> {
         let mut heard = self.0.lock().unwrap();
         match call {
@@ -196,13 +202,13 @@ impl Faults for Deaf {
 }
 
 fn without_an_answer() {
-    let deaf = Deaf::default();
+    let deaf = LostResponse::default();
     let mut kernel = Kernel::open().unwrap().with_faults(Box::new(deaf.clone()));
     kernel.install(&small(1)).unwrap();
     kernel.remove().unwrap();
     kernel.limit_batch(8192);
     let ruleset = large(2, 1000);
-    let listen = |lost| *deaf.0.lock().unwrap() = Heard { sent: 0, lost };
+    let listen = |lost| *deaf.0.lock().unwrap() = LossState { sent: 0, lost };
     listen(None);
     let loaded = kernel.install(&ruleset).unwrap();
     let last = deaf.0.lock().unwrap().sent;

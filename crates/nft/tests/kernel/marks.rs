@@ -10,8 +10,8 @@ use palisade_nft::node::MarkBits;
 use crate::Test;
 
 pub(crate) const TESTS: &[Test] = &[
-    ("marks::stale_ones_are_forgotten", stale_ones),
-    ("marks::those_of_an_address_are_forgotten", of_an_address),
+    ("marks::stale_marks_are_cleared", stale_ones),
+    ("marks::marks_of_an_address_are_cleared", of_an_address),
     ("marks::there_is_room_to_speak_of", room),
 ];
 

@@ -17,7 +17,7 @@ use crate::rules::{block, hooked, inner, lo, rule};
 pub(crate) const TESTS: &[Test] = &[
     ("packets::conditions_of_ipv4", conditions_of_ipv4),
     ("packets::conditions_of_ipv6", conditions_of_ipv6),
-    ("packets::answers_and_errors", answers_and_errors),
+    ("packets::replies_and_errors", answers_and_errors),
     ("packets::tcp_that_opens", tcp_that_opens),
     ("packets::marks_keep_other_bits", marks_keep_other_bits),
     ("packets::maps_dispatch", maps_dispatch),

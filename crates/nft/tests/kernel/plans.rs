@@ -17,11 +17,11 @@ use palisade_nft::ruleset::Interface;
 
 /// Pseudo-random numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
+pub(crate) struct Random(u64);
 
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Dice {
-        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     /// A number below another.
@@ -43,8 +43,8 @@ impl Dice {
 
 /// A plan that changes at random.
 #[derive(Clone, Debug)]
-pub(crate) struct Story {
-    pub(crate) dice: Dice,
+pub(crate) struct PlanHistory {
+    pub(crate) random: Random,
     pub(crate) plan: Plan,
     groups: u32,
     chains: u32,
@@ -68,27 +68,27 @@ pub(crate) fn interface(address: IpAddr) -> Interface {
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
 
-impl Story {
-    pub(crate) fn new(seed: u64) -> Story {
-        let mut story = Story {
-            dice: Dice::new(seed),
+impl PlanHistory {
+    pub(crate) fn new(seed: u64) -> PlanHistory {
+        let mut history = PlanHistory {
+            random: Random::new(seed),
             plan: Plan::default(),
             groups: 0,
             chains: 0,
         };
-        for _ in 0..story.dice.below(6) {
-            story.go_on();
+        for _ in 0..history.random.below(6) {
+            history.next_change();
         }
-        story
+        history
     }
 
     /// Makes a random change, and returns its description.
-    pub(crate) fn go_on(&mut self) -> PlanChange {
+    pub(crate) fn next_change(&mut self) -> PlanChange {
         let before = self.plan.clone();
-        for _ in 0..=self.dice.below(4) {
-            match self.dice.below(8) {
-                0..3 => self.face_something(),
-                3 => self.forget_a_pod(),
+        for _ in 0..=self.random.below(4) {
+            match self.random.below(8) {
+                0..3 => self.assign_chains(),
+                3 => self.delete_pod(),
                 4..6 => self.join(),
                 6 => self.leave(),
                 _ => self.appear(),
@@ -114,7 +114,7 @@ impl Story {
     }
 
     fn a_pod(&mut self) -> IpAddr {
-        self.dice.pick(&pods())
+        self.random.pick(&pods())
     }
 
     /// A pod that no policy selects.
@@ -123,15 +123,15 @@ impl Story {
         self.plan.pods.insert(pod, PodChains::default());
     }
 
-    fn forget_a_pod(&mut self) {
+    fn delete_pod(&mut self) {
         let pod = self.a_pod();
         self.plan.pods.remove(&pod);
     }
 
-    fn face_something(&mut self) {
+    fn assign_chains(&mut self) {
         let pod = self.a_pod();
-        let direction = self.dice.pick(&Direction::BOTH);
-        let chain = match self.dice.below(4) {
+        let direction = self.random.pick(&Direction::BOTH);
+        let chain = match self.random.below(4) {
             0 => None,
             1 => Some(self.a_chain(direction)),
             // What others face already, of whichever family.
@@ -143,7 +143,7 @@ impl Story {
                     .collect();
                 match fitting.as_slice() {
                     [] => Some(self.a_chain(direction)),
-                    some => Some(self.dice.pick(some)),
+                    some => Some(self.random.pick(some)),
                 }
             }
         };
@@ -157,7 +157,7 @@ impl Story {
     fn join(&mut self) {
         let ids = self.groups_that_change();
         if !ids.is_empty() {
-            let id = self.dice.pick(&ids);
+            let id = self.random.pick(&ids);
             let kind = self.plan.groups[&id].kind;
             let member = self.a_member(kind);
             let group = self.plan.groups.get_mut(&id).unwrap();
@@ -170,10 +170,10 @@ impl Story {
     fn leave(&mut self) {
         let ids = self.groups_that_change();
         if !ids.is_empty() {
-            let id = self.dice.pick(&ids);
+            let id = self.random.pick(&ids);
             let group = self.plan.groups.get_mut(&id).unwrap();
             if !group.addresses.is_empty() {
-                let place = self.dice.below(group.addresses.len() as u64) as usize;
+                let place = self.random.below(group.addresses.len() as u64) as usize;
                 group.addresses.remove(place);
             }
         }
@@ -186,9 +186,9 @@ impl Story {
     }
 
     fn a_member(&mut self, kind: GroupKind) -> IpAddr {
-        let number = self.dice.below(9) as u8;
+        let number = self.random.below(9) as u8;
         let family = match kind {
-            GroupKind::Hosts => self.dice.pick(&Family::BOTH),
+            GroupKind::Hosts => self.random.pick(&Family::BOTH),
             GroupKind::Nets(family, _) | GroupKind::Ranges(family) => family,
         };
         match (kind, family) {
@@ -213,10 +213,10 @@ impl Story {
             .filter(|(_, group)| !hosts_only || group.kind == GroupKind::Hosts)
             .map(|(id, _)| *id)
             .collect();
-        if !fitting.is_empty() && self.dice.is_one_in(2) {
-            return self.dice.pick(&fitting);
+        if !fitting.is_empty() && self.random.is_one_in(2) {
+            return self.random.pick(&fitting);
         }
-        let kind = match self.dice.below(4) {
+        let kind = match self.random.below(4) {
             0 if !hosts_only => GroupKind::Nets(Family::V4, 16),
             1 if !hosts_only => GroupKind::Nets(Family::V6, 32),
             _ => GroupKind::Hosts,
@@ -229,15 +229,15 @@ impl Story {
         let groups = self.plan.groups.iter();
         let fitting = groups.filter(|(_, group)| group.kind == GroupKind::Ranges(family));
         let fitting: Vec<GroupId> = fitting.map(|(id, _)| *id).collect();
-        if !fitting.is_empty() && self.dice.is_one_in(2) {
-            return self.dice.pick(&fitting);
+        if !fitting.is_empty() && self.random.is_one_in(2) {
+            return self.random.pick(&fitting);
         }
         self.new_group(GroupKind::Ranges(family))
     }
 
     fn new_group(&mut self, kind: GroupKind) -> GroupId {
         let at_least = u64::from(matches!(kind, GroupKind::Ranges(_)));
-        let members = at_least + self.dice.below(5);
+        let members = at_least + self.random.below(5);
         let members: BTreeSet<IpAddr> = (0..members).map(|_| self.a_member(kind)).collect();
         let id = GroupId(self.groups);
         self.groups += 1;
@@ -250,40 +250,40 @@ impl Story {
     }
 
     fn a_chain(&mut self, direction: Direction) -> RuleChainId {
-        let admin = (0..self.dice.below(3))
+        let admin = (0..self.random.below(3))
             .map(|_| self.a_step(direction, true))
             .map(Arc::new)
             .collect();
-        let rest = (0..self.dice.below(3))
+        let rest = (0..self.random.below(3))
             .map(|_| self.a_step(direction, false))
             .map(Arc::new)
             .collect();
         let mut merged = MergedUnion::default();
-        if self.dice.is_one_in(2) {
-            for _ in 0..self.dice.below(3) {
+        if self.random.is_one_in(2) {
+            for _ in 0..self.random.below(3) {
                 let port = self.a_block();
                 merged.of_ports.insert(port, self.a_group(true));
             }
-            if self.dice.is_one_in(3) {
+            if self.random.is_one_in(3) {
                 merged.any_port = Some(self.a_group(true));
             }
             for (place, family) in Family::BOTH.into_iter().enumerate() {
-                for _ in 0..self.dice.below(3) {
+                for _ in 0..self.random.below(3) {
                     let port = self.a_block();
                     merged.nets_of_ports[place].insert(port, self.some_ranges(family));
                 }
-                if self.dice.is_one_in(3) {
+                if self.random.is_one_in(3) {
                     merged.nets_of_any_port[place] = Some(self.some_ranges(family));
                 }
             }
             for family in 0..2 {
-                for _ in 0..self.dice.below(3) {
+                for _ in 0..self.random.below(3) {
                     let port = self.a_block();
                     merged.open[family].insert(port);
                 }
             }
         }
-        let end = self.dice.pick(&[Verdict::Allow, Verdict::Deny]);
+        let end = self.random.pick(&[Verdict::Allow, Verdict::Deny]);
         let id = RuleChainId(self.chains);
         self.chains += 1;
         let chain = RuleChain {
@@ -299,11 +299,14 @@ impl Story {
 
     fn a_block(&mut self) -> PortBlock {
         let (protocol, port) = self.a_port();
-        PortBlock::around(protocol, port, self.dice.pick(&[0, 9, 15, 16]))
+        PortBlock::around(protocol, port, self.random.pick(&[0, 9, 15, 16]))
     }
 
     fn a_port(&mut self) -> (Protocol, u16) {
-        (self.dice.pick(&PROTOCOLS), 80 + self.dice.below(4) as u16)
+        (
+            self.random.pick(&PROTOCOLS),
+            80 + self.random.below(4) as u16,
+        )
     }
 
     fn a_step(&mut self, direction: Direction, may_pass: bool) -> Step {
@@ -311,23 +314,23 @@ impl Story {
             true => &[Action::Accept, Action::Deny, Action::Pass],
             false => &[Action::Accept, Action::Deny],
         };
-        let ports = self.dice.is_one_in(2).then(|| {
+        let ports = self.random.is_one_in(2).then(|| {
             let (protocol, first) = self.a_port();
             let port = |number| NonZeroU16::new(number).unwrap();
-            let last = first + self.dice.below(3) as u16;
-            let named = direction == Direction::Egress && self.dice.is_one_in(3);
+            let last = first + self.random.below(3) as u16;
+            let named = direction == Direction::Egress && self.random.is_one_in(3);
             vec![PortCondition {
                 protocol,
                 range: PortRange::new(port(first), port(last)).unwrap(),
                 at: named.then(|| self.a_group(true)),
             }]
         });
-        let peers = self.dice.is_one_in(2).then(|| {
-            let within = match self.dice.below(3) {
-                0 => PeerScope::Family(self.dice.pick(&Family::BOTH)),
+        let peers = self.random.is_one_in(2).then(|| {
+            let within = match self.random.below(3) {
+                0 => PeerScope::Family(self.random.pick(&Family::BOTH)),
                 _ => PeerScope::Group(self.a_group(false)),
             };
-            let except = (0..self.dice.below(2)).map(|_| self.a_group(false));
+            let except = (0..self.random.below(2)).map(|_| self.a_group(false));
             vec![PeerCondition {
                 within,
                 except: except.collect(),
@@ -335,7 +338,7 @@ impl Story {
         });
         Step {
             rule: RuleId(0),
-            action: self.dice.pick(actions),
+            action: self.random.pick(actions),
             ports,
             peers,
         }

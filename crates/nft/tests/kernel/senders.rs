@@ -16,18 +16,24 @@ use crate::node::{A, B, C, Checks, NODE, Node, OUTSIDE, address, flow, open_plan
 
 pub(crate) const TESTS: &[Test] = &[
     ("senders::only_the_owner_sends_with_an_address", owners),
-    ("senders::nobody_answers_the_node_for_others", answers),
+    (
+        "senders::replies_with_addresses_of_others_are_dropped",
+        answers,
+    ),
     ("senders::errors_come_from_the_ends_of_a_connection", errors),
     ("senders::pods_do_not_advertise_routes", routers),
-    ("senders::nobody_rides_on_a_connection_if_asked_for", judged),
+    (
+        "senders::packets_injected_into_connections_are_dropped_with_drop_every",
+        evaluated,
+    ),
     ("senders::ways_may_differ_elsewhere", other_ways),
-    ("senders::a_pod_without_a_way_is_closed", no_way),
+    ("senders::a_pod_without_a_route_is_closed", no_way),
 ];
 
 /// The tests that change the routes of the node.
 pub(crate) const WITH_IP: &[Test] = &[
     ("senders::addresses_follow_their_routes", moves),
-    ("senders::nobody_sends_as_the_link", of_the_link),
+    ("senders::link_local_senders_are_dropped", of_the_link),
     ("senders::no_packet_comes_from_a_group", of_a_group),
 ];
 
@@ -54,19 +60,19 @@ fn without(mut ruleset: Ruleset, is_removed: impl Fn(&Rule) -> bool) -> Ruleset 
 }
 
 /// Whether a rule has a lookup in a set.
-fn asks(rule: &Rule, word: &str) -> bool {
+fn looks_up(rule: &Rule, word: &str) -> bool {
     let mut matches = rule.matches.iter();
     matches.any(|it| matches!(it, Match::Lookup { set, .. } if set.as_str().starts_with(word)))
 }
 
 /// Whether a rule is one of the chain of senders.
 fn is_of_senders(rule: &Rule) -> bool {
-    asks(rule, "elsewhere") || asks(rule, "known")
+    looks_up(rule, "elsewhere") || looks_up(rule, "known")
 }
 
 /// A packet with a false sender: its source address, its sender and its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lie {
+enum FalseSender {
     /// A pod sends as another pod of the node.
     OfAPod,
     /// A pod sends as a host outside.
@@ -77,23 +83,27 @@ enum Lie {
     FromTheOutside,
 }
 
-const LIES: [(Lie, Location, Location); 4] = [
-    (Lie::OfAPod, A, B),
-    (Lie::OfTheOutside, A, OUTSIDE),
-    (Lie::OfTheNode, A, NODE),
-    (Lie::FromTheOutside, OUTSIDE, A),
+const FALSE_SENDERS: [(FalseSender, Location, Location); 4] = [
+    (FalseSender::OfAPod, A, B),
+    (FalseSender::OfTheOutside, A, OUTSIDE),
+    (FalseSender::OfTheNode, A, NODE),
+    (FalseSender::FromTheOutside, OUTSIDE, A),
 ];
 
 /// Sends with every false sender, to a pod and to the node, in both families: those in the list
 /// arrive, the others do not. Packets with a true sender always arrive.
 #[track_caller]
-fn check_lies(node: &mut Node, ruleset: &Ruleset, heard: &[Lie]) {
+fn check_false_senders(node: &mut Node, ruleset: &Ruleset, heard: &[FalseSender]) {
     node.install(ruleset);
     for family in Family::BOTH {
         for to in [C, NODE] {
-            for (lie, from, said) in LIES {
+            for (false_sender, from, said) in FALSE_SENDERS {
                 let arrives = node.passes(from, address(said, family), to, PORT);
-                assert_eq!(arrives, heard.contains(&lie), "{lie:?} to {to}, {family}");
+                assert_eq!(
+                    arrives,
+                    heard.contains(&false_sender),
+                    "{false_sender:?} to {to}, {family}"
+                );
             }
             for from in [A, B, OUTSIDE] {
                 let own = address(from, family);
@@ -107,38 +117,38 @@ fn check_lies(node: &mut Node, ruleset: &Ruleset, heard: &[Lie]) {
 
 fn owners() {
     let mut node = Node::build();
-    let all = LIES.map(|(lie, ..)| lie);
+    let all = FALSE_SENDERS.map(|(false_sender, ..)| false_sender);
     for checks in EVERY {
         let heard = if checks == Checks::None {
             &all[..]
         } else {
             &[]
         };
-        check_lies(&mut node, &checking(checks), heard);
+        check_false_senders(&mut node, &checking(checks), heard);
     }
     // Also where policies do not decide what reaches the node.
     let mut settings = settings(Checks::Known);
     settings.judge_own_node = false;
-    check_lies(&mut node, &ruleset(&open_plan(), &settings), &[]);
+    check_false_senders(&mut node, &ruleset(&open_plan(), &settings), &[]);
     for kind in [134, 137] {
-        assert!(!node_hears(&mut node, A, kind), "{kind}");
-        assert!(node_hears(&mut node, OUTSIDE, kind), "{kind}");
+        assert!(!node_receives(&mut node, A, kind), "{kind}");
+        assert!(node_receives(&mut node, OUTSIDE, kind), "{kind}");
     }
     // Each rule of the chain is needed for its own false senders.
     let rules = checking(Checks::Known);
-    let drops_pods = |rule: &Rule| asks(rule, "elsewhere") && rule.matches.len() == 1;
-    check_lies(
+    let drops_pods = |rule: &Rule| looks_up(rule, "elsewhere") && rule.matches.len() == 1;
+    check_false_senders(
         &mut node,
         &without(rules.clone(), drops_pods),
-        &[Lie::OfTheOutside, Lie::OfTheNode],
+        &[FalseSender::OfTheOutside, FalseSender::OfTheNode],
     );
-    let drops_names = |rule: &Rule| asks(rule, "known");
-    check_lies(
+    let drops_names = |rule: &Rule| looks_up(rule, "known");
+    check_false_senders(
         &mut node,
         &without(rules.clone(), drops_names),
-        &[Lie::FromTheOutside],
+        &[FalseSender::FromTheOutside],
     );
-    check_lies(&mut node, &without(rules, is_of_senders), &all);
+    check_false_senders(&mut node, &without(rules, is_of_senders), &all);
 }
 
 /// The node sends a request to a host outside. Returns whether a pod's reply with that address
@@ -185,7 +195,7 @@ fn answers() {
 }
 
 /// The places whose ICMP errors for a flow from `A` to `C` arrive at `A`.
-fn heard_errors(node: &mut Node, family: Family) -> Vec<Location> {
+fn arriving_errors(node: &mut Node, family: Family) -> Vec<Location> {
     let id = node.take_id();
     let sent = datagram(&flow(address(A, family), C, PORT, id), 16).unwrap();
     node.send(A, std::slice::from_ref(&sent));
@@ -215,22 +225,22 @@ fn errors() {
             Checks::Unknown => vec![C],
         };
         for family in Family::BOTH {
-            assert_eq!(heard_errors(&mut node, family), expected, "{checks:?}");
+            assert_eq!(arriving_errors(&mut node, family), expected, "{checks:?}");
         }
     }
     let is_about_errors = |rule: &Rule| rule.matches.contains(&Match::CtState(state::RELATED));
     node.install(&without(checking(Checks::Known), is_about_errors));
     for family in Family::BOTH {
-        assert_eq!(heard_errors(&mut node, family), [B, C, OUTSIDE]);
+        assert_eq!(arriving_errors(&mut node, family), [B, C, OUTSIDE]);
     }
 }
 
 /// Whether a message of ICMPv6 of a neighbour gets to the node.
-fn node_hears(node: &mut Node, from: Location, kind: u8) -> bool {
-    node_hears_from(node, from, address(from, Family::V6), kind)
+fn node_receives(node: &mut Node, from: Location, kind: u8) -> bool {
+    node_receives_from(node, from, address(from, Family::V6), kind)
 }
 
-fn node_hears_from(node: &mut Node, from: Location, source: IpAddr, kind: u8) -> bool {
+fn node_receives_from(node: &mut Node, from: Location, source: IpAddr, kind: u8) -> bool {
     let id = node.take_id();
     let draft = ProbeSpec {
         carried: ProbePayload::Icmpv6 { kind },
@@ -251,20 +261,20 @@ fn routers() {
     for checks in EVERY {
         node.install(&checking(checks));
         for kind in [134, 137] {
-            let is_heard = node_hears(&mut node, A, kind);
+            let is_heard = node_receives(&mut node, A, kind);
             assert_eq!(is_heard, checks == Checks::None, "{kind}, {checks:?}");
-            let of_a_router = node_hears(&mut node, OUTSIDE, kind);
+            let of_a_router = node_receives(&mut node, OUTSIDE, kind);
             assert_eq!(of_a_router, checks != Checks::Unknown, "{kind}, {checks:?}");
         }
-        assert!(node_hears(&mut node, A, 135), "{checks:?}");
+        assert!(node_receives(&mut node, A, 135), "{checks:?}");
     }
-    let is_about_routers = |rule: &Rule| {
+    let matches_routers = |rule: &Rule| {
         let mut matches = rule.matches.iter();
         matches.any(|it| matches!(it, Match::IcmpType(134, 134) | Match::IcmpType(137, 137)))
     };
-    node.install(&without(checking(Checks::Known), is_about_routers));
+    node.install(&without(checking(Checks::Known), matches_routers));
     for kind in [134, 137] {
-        assert!(node_hears(&mut node, A, kind), "{kind}");
+        assert!(node_receives(&mut node, A, kind), "{kind}");
     }
 }
 
@@ -292,7 +302,7 @@ fn injected(node: &mut Node, family: Family) -> (bool, usize) {
 
 /// Packets of evaluated connections pass by the connection's mark, whoever sent them, unless every
 /// packet is checked.
-fn judged() {
+fn evaluated() {
     let mut node = Node::build();
     for checks in EVERY {
         node.install(&checking(checks));
@@ -306,8 +316,8 @@ fn judged() {
     }
     let mut trusting = checking(Checks::Every);
     for chain in &mut trusting.chains {
-        let judged = chain.rules.iter_mut().filter(|it| is_about_marks(it));
-        judged.for_each(|it| it.matches.retain(|it| *it != Match::ReverseRoute));
+        let evaluated = chain.rules.iter_mut().filter(|it| uses_marks(it));
+        evaluated.for_each(|it| it.matches.retain(|it| *it != Match::ReverseRoute));
     }
     node.install(&trusting);
     for family in Family::BOTH {
@@ -315,7 +325,7 @@ fn judged() {
     }
 }
 
-fn is_about_marks(rule: &Rule) -> bool {
+fn uses_marks(rule: &Rule) -> bool {
     let mut matches = rule.matches.iter();
     matches.any(|it| matches!(it, Match::CtMark { equal: true, .. }))
 }
@@ -395,10 +405,10 @@ fn of_the_link() {
         assert_eq!(is_heard, checks == Checks::None, "{checks:?}");
         let is_heard = node.passes(OUTSIDE, source, NODE, PORT);
         assert_eq!(is_heard, checks != Checks::Unknown, "{checks:?}");
-        assert!(node_hears_from(&mut node, A, source, 135), "{checks:?}");
+        assert!(node_receives_from(&mut node, A, source, 135), "{checks:?}");
         // While an address is being found there is none.
         let none = "::".parse().unwrap();
-        assert!(node_hears_from(&mut node, A, none, 135), "{checks:?}");
+        assert!(node_receives_from(&mut node, A, none, 135), "{checks:?}");
     }
 }
 

@@ -24,12 +24,12 @@ use palisade_nft::{Error, Kernel, Op, TableUpdater};
 
 use crate::Test;
 use crate::change::Once;
-use crate::plans::{Story, difference, interface, pods};
+use crate::plans::{PlanHistory, difference, interface, pods};
 use crate::rules::{apply, block, hooked, rule};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("upkeep::changes_are_held_as_if_made_anew", random_changes),
-    ("upkeep::what_fails_is_made_good_by_the_whole", failures),
+    ("upkeep::an_updated_table_equals_a_new_one", random_changes),
+    ("upkeep::a_new_table_repairs_failed_updates", failures),
     ("upkeep::changing_neither_leaks_nor_loses", under_traffic),
     ("upkeep::unknown_senders_do_not_reach_the_node", unknown),
 ];
@@ -69,21 +69,21 @@ fn audits_in_parts(kernel: &Kernel, expected: &Ruleset) {
 fn random_changes() {
     for seed in 0..16 {
         let mut kernel = Kernel::open().unwrap();
-        let mut story = Story::new(seed);
+        let mut history = PlanHistory::new(seed);
         let mut settings = settings(seed);
         // Every other one is changed in pieces of a few elements.
         let piece = if seed.is_multiple_of(2) { PIECE } else { 3 };
-        let (upkeep, table) = TableUpdater::new(&story.plan, &settings);
+        let (upkeep, table) = TableUpdater::new(&history.plan, &settings);
         let mut upkeep = upkeep.in_pieces_of(piece);
         kernel.install(&table).unwrap();
         for step in 0..20 {
-            let change = story.go_on();
-            if story.dice.is_one_in(2) {
-                let some = pods().into_iter().filter(|_| story.dice.is_one_in(2));
+            let change = history.next_change();
+            if history.random.is_one_in(2) {
+                let some = pods().into_iter().filter(|_| history.random.is_one_in(2));
                 upkeep.set_elsewhere(some.map(interface).collect());
             }
             let next = settings.generation.next(settings.mark);
-            let generation = story.dice.is_one_in(2).then_some(next);
+            let generation = history.random.is_one_in(2).then_some(next);
             settings.generation = generation.unwrap_or(settings.generation);
             match upkeep.change(&change, generation) {
                 Ok(transactions) => {
@@ -93,12 +93,12 @@ fn random_changes() {
                 }
                 Err(_) => {
                     let table;
-                    (upkeep, table) = TableUpdater::new(&story.plan, upkeep.settings());
+                    (upkeep, table) = TableUpdater::new(&history.plan, upkeep.settings());
                     upkeep = upkeep.in_pieces_of(piece);
                     kernel.install(&table).unwrap();
                 }
             }
-            let expected = upkeep.expected(story.plan.clone()).ruleset();
+            let expected = upkeep.expected(history.plan.clone()).ruleset();
             assert_eq!(kernel.audit(&expected).unwrap(), [], "seed {seed}");
             if step == 19 {
                 audits_in_parts(&kernel, &expected);
@@ -120,15 +120,15 @@ fn failures() {
     ];
     let once = Once::default();
     let mut kernel = Kernel::open().unwrap().with_faults(Box::new(once.clone()));
-    let mut story = Story::new(5);
+    let mut history = PlanHistory::new(5);
     let mut generation = Generation::FIRST;
-    let (mut upkeep, table) = TableUpdater::new(&story.plan, &settings(2));
+    let (mut upkeep, table) = TableUpdater::new(&history.plan, &settings(2));
     kernel.install(&table).unwrap();
     let mut failed = 0;
     for number in 0..40usize {
-        let before = upkeep.expected(story.plan.clone()).ruleset();
+        let before = upkeep.expected(history.plan.clone()).ruleset();
         let mut model = before.clone();
-        let change = story.go_on();
+        let change = history.next_change();
         generation = generation.next(upkeep.settings().mark);
         let Ok(transactions) = upkeep.change(&change, Some(generation)) else {
             continue;
@@ -150,7 +150,7 @@ fn failures() {
             assert_eq!(kernel.audit(&model).unwrap(), []);
         }
         let table: Ruleset;
-        (upkeep, table) = TableUpdater::new(&story.plan, upkeep.settings());
+        (upkeep, table) = TableUpdater::new(&history.plan, upkeep.settings());
         kernel.install(&table).unwrap();
         assert_eq!(kernel.audit(&table).unwrap(), []);
     }
@@ -162,7 +162,7 @@ fn failures() {
         ..PlanChange::default()
     };
     let transactions = upkeep.change(&with_chain, None).unwrap();
-    let held = upkeep.expected(story.plan.clone()).ruleset();
+    let held = upkeep.expected(history.plan.clone()).ruleset();
     kernel.commit(&transactions[0]).unwrap();
     let Err(Error::Refused(refusal)) = kernel.commit(&transactions[0]) else {
         panic!("it was not refused");
@@ -175,7 +175,7 @@ fn failures() {
 /// The verdicts of one pod stay the same while all its chains and elements are rewritten.
 fn under_traffic() {
     let client: IpAddr = "127.0.0.1".parse().unwrap();
-    let mut story = Story::new(17);
+    let mut history = PlanHistory::new(17);
     let with_client = |plan: &Plan, number: u32| {
         let mut plan = plan.clone();
         let group = GroupId(1_000_000);
@@ -226,7 +226,7 @@ fn under_traffic() {
         plan
     };
     let mut kernel = Kernel::open().unwrap();
-    let mut plan = with_client(&story.plan, 0);
+    let mut plan = with_client(&history.plan, 0);
     let (mut upkeep, table) = TableUpdater::new(&plan, &settings(2));
     kernel.install(&table).unwrap();
     let is_over = AtomicBool::new(false);
@@ -234,8 +234,8 @@ fn under_traffic() {
         let traffic = scope.spawn(|| traffic(&is_over));
         let over = Over(&is_over);
         for number in 1..=300 {
-            story.go_on();
-            let next = with_client(&story.plan, number);
+            history.next_change();
+            let next = with_client(&history.plan, number);
             let change = difference(&plan, &next);
             plan = next;
             let generation = upkeep.settings().generation.next(upkeep.settings().mark);

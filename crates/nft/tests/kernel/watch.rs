@@ -11,11 +11,11 @@ use crate::rules::{elements, inner, rule, small};
 
 pub(crate) const TESTS: &[Test] = &[
     ("watch::our_own_changes_are_silent", our_own),
-    ("watch::changes_of_others_are_noticed", of_others),
-    ("watch::a_deleted_table_is_noticed", deleted),
-    ("watch::other_tables_are_nobodys_business", other_tables),
+    ("watch::changes_by_other_programs_are_reported", of_others),
+    ("watch::a_deleted_table_is_reported", deleted),
+    ("watch::changes_of_other_tables_are_ignored", other_tables),
     ("watch::hooks_and_sizes_are_compared", hooks_and_sizes),
-    ("watch::lost_notices_are_said", lost),
+    ("watch::lost_notices_are_reported", lost),
     ("watch::in_a_thread_of_its_own", in_a_thread),
 ];
 
@@ -170,20 +170,20 @@ fn of_others() {
     }
 }
 
-type Alter<'a> = &'a dyn Fn(&mut Ruleset);
+type Mutation<'a> = &'a dyn Fn(&mut Ruleset);
 
 fn hooks_and_sizes() {
     let mut kernel = Kernel::open().unwrap();
     let ours = with_room(&small(1));
     kernel.install(&ours).unwrap();
-    let altered = |alter: Alter<'_>| {
+    let altered = |alter: Mutation<'_>| {
         let mut other = ours.clone();
         alter(&mut other);
         other
     };
     let hook = |name: &str| Drift::Hook(name.to_owned());
     let shape = |name: &str| Drift::Shape(name.to_owned());
-    let cases: [(Alter<'_>, Drift); 6] = [
+    let cases: [(Mutation<'_>, Drift); 6] = [
         (
             &|it| it.chains[1].hook.as_mut().unwrap().priority = -11,
             hook("forward"),
