@@ -10,6 +10,7 @@ pub mod faults;
 pub mod fuzz;
 pub mod health;
 pub mod history;
+mod ip;
 pub mod kernel_facts;
 pub mod lint;
 pub mod mutants;

@@ -26,7 +26,7 @@ pub mod table;
 
 use std::fmt;
 
-use self::catalog::{Catalog, Sources};
+use self::catalog::Catalog;
 use self::script::{Setting, Step};
 use self::simulator::Simulator;
 use palisade_generate::Rng;
@@ -179,29 +179,16 @@ impl fmt::Display for FailingSeed {
     }
 }
 
-/// Consecutive seeds that share one catalog of objects.
-const SEEDS_PER_CATALOG: u64 = 64;
-
 /// Simulates seeds in order, up to the first that fails.
 pub fn simulate(seeds: std::ops::Range<u64>, in_flight: InFlight) -> (Counts, Option<FailingSeed>) {
     let mut counts = Counts::default();
-    let mut first = seeds.start;
-    while first < seeds.end {
-        let number = first / SEEDS_PER_CATALOG;
-        let end = ((number + 1) * SEEDS_PER_CATALOG).min(seeds.end);
-        let sources = Sources::new(number);
-        let catalog = Catalog::new(&sources);
-        for seed in first..end {
-            let scenario = Scenario::new(seed, &catalog, in_flight);
-            let (counted, failure) = scenario.simulator(&scenario.steps);
-            counts.add(counted);
-            if let Some((at, failure)) = failure {
-                return (counts, Some(scenario.shrink(at, failure)));
-            }
-        }
-        first = end;
-    }
-    (counts, None)
+    let failing = catalog::first_of(seeds, |seed, catalog| {
+        let scenario = Scenario::new(seed, catalog, in_flight);
+        let (counted, failure) = scenario.run(&scenario.steps);
+        counts.add(counted);
+        failure.map(|(at, failure)| scenario.shrink(at, failure))
+    });
+    (counts, failing)
 }
 
 /// Everything that a seed determines.
@@ -231,7 +218,7 @@ impl<'c> Scenario<'c> {
     }
 
     /// Runs steps. Returns the failing step, if any.
-    fn simulator(&self, steps: &[Step]) -> (Counts, Option<(usize, Failure)>) {
+    fn run(&self, steps: &[Step]) -> (Counts, Option<(usize, Failure)>) {
         let setting = self.setting.clone();
         let mut simulator = Simulator::new(
             self.catalog,
@@ -261,7 +248,7 @@ impl<'c> Scenario<'c> {
                 let end = (place + width).min(steps.len());
                 let mut fewer = steps.clone();
                 fewer.drain(place..end);
-                match self.simulator(&fewer).1 {
+                match self.run(&fewer).1 {
                     Some((at, found)) if found.invariant == failure.invariant => {
                         fewer.truncate(at + 1);
                         steps = fewer;

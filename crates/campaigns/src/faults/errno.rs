@@ -41,9 +41,7 @@ pub fn errors(
     tries: u64,
     seed: u64,
 ) -> Result<Outcome> {
-    let mut outcome = Outcome::new(name);
-    outcome.count("leaked", 0);
-    outcome.count("lost", 0);
+    let mut outcome = Outcome::of_packets(name);
     let mut matrix = Matrix::open(node)?;
     let mut offset = 0;
     for kind in CHANGE_KINDS {
@@ -109,9 +107,7 @@ pub fn full_sets(
     programmer: &mut dyn Programmer,
     limit: u16,
 ) -> Result<Outcome> {
-    let mut outcome = Outcome::new(name);
-    outcome.count("leaked", 0);
-    outcome.count("lost", 0);
+    let mut outcome = Outcome::of_packets(name);
     let mut matrix = Matrix::open(node)?;
     let mut cluster = ChurningCluster::new(0);
     for wanted in [1, limit / 8, limit, limit / 2, 1] {

@@ -286,9 +286,7 @@ pub fn cuts(
     programmer: &mut dyn Programmer,
     cuts: u64,
 ) -> Result<Outcome> {
-    let mut outcome = Outcome::new(name);
-    outcome.count("leaked", 0);
-    outcome.count("lost", 0);
+    let mut outcome = Outcome::of_packets(name);
     let [other, ..] = SPARE;
     for pod in [CLIENT, SERVER, other] {
         mute(node, pod)?;
@@ -342,9 +340,7 @@ pub fn cuts(
 /// denied.
 pub fn kept(name: &str, cuts: u64) -> Result<Outcome> {
     let node = TestNode::build()?;
-    let mut outcome = Outcome::new(name);
-    outcome.count("leaked", 0);
-    outcome.count("lost", 0);
+    let mut outcome = Outcome::of_packets(name);
     let [other, ..] = SPARE;
     for pod in [CLIENT, SERVER, other] {
         mute(&node, pod)?;

@@ -287,9 +287,7 @@ pub fn at_every_call(
     step: u64,
     seed: u64,
 ) -> Result<Outcome> {
-    let mut outcome = Outcome::new(name);
-    outcome.count("leaked", 0);
-    outcome.count("lost", 0);
+    let mut outcome = Outcome::of_packets(name);
     let mut matrix = Matrix::open(node)?;
     let mut offset = 0;
     for (number, kind) in CHANGE_KINDS.iter().enumerate() {

@@ -30,6 +30,14 @@ impl Outcome {
         }
     }
 
+    /// An empty outcome that reports leaked and lost packets even if there are none.
+    pub fn of_packets(name: &str) -> Outcome {
+        let mut outcome = Outcome::new(name);
+        outcome.count("leaked", 0);
+        outcome.count("lost", 0);
+        outcome
+    }
+
     /// Increases a count.
     pub fn count(&mut self, what: &'static str, by: u64) {
         *self.counts.entry(what).or_default() += by;

@@ -218,9 +218,7 @@ pub fn histories(
     histories: u64,
     seed: u64,
 ) -> Result<Outcome> {
-    let mut outcome = Outcome::new(name);
-    outcome.count("leaked", 0);
-    outcome.count("lost", 0);
+    let mut outcome = Outcome::of_packets(name);
     let mut matrix = Matrix::open(node)?;
     for number in 0..histories {
         let mut history = History::new(seed.wrapping_mul(1_000_003).wrapping_add(number));

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use palisade_agent::Established;
 use palisade_core::net::Family;
 use palisade_nft::Kernel;
@@ -19,6 +19,7 @@ use crate::faults::process::Directory;
 use crate::faults::programmer::Programmer;
 use crate::faults::test_node::{CLIENT, SERVER, TestNode};
 use crate::health::{AGENT, ready};
+use crate::ip::ip;
 
 const PORT: u16 = 5001;
 /// The time after which a frame counts as dropped; it takes microseconds.
@@ -167,7 +168,7 @@ fn bridge(node: &TestNode) -> Result<()> {
         Ok(())
     })?;
     for (from, to) in [(CLIENT, SERVER), (SERVER, CLIENT)] {
-        let link = node.world.in_pod(to, || ip_output("-o link show eth0"))??;
+        let link = node.world.in_pod(to, || ip("-o link show eth0"))??;
         let mut fields = link.split(' ').skip_while(|it| *it != "link/ether");
         let hardware = fields.nth(1).context("a pod without a hardware address")?;
         node.world.in_pod(from, || {
@@ -183,17 +184,4 @@ fn bridge(node: &TestNode) -> Result<()> {
         })??;
     }
     Ok(())
-}
-
-fn ip(args: &str) -> Result<()> {
-    ip_output(args).map(drop)
-}
-
-/// Runs `ip` in the network namespace of the calling thread.
-fn ip_output(args: &str) -> Result<String> {
-    let output = Command::new("ip").args(args.split(' ')).output();
-    let output = output.context("the program `ip` is needed")?;
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "ip {args}: {}", stderr.trim());
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -203,3 +203,25 @@ impl<'s> Catalog<'s> {
         then(&lowered.cluster, &program)
     }
 }
+
+/// Consecutive seeds that share one catalog of objects.
+const SEEDS_PER_CATALOG: u64 = 64;
+
+/// Runs seeds in order, each with its catalog, up to the first result.
+pub(super) fn first_of<T>(
+    seeds: std::ops::Range<u64>,
+    mut run: impl FnMut(u64, &Catalog<'_>) -> Option<T>,
+) -> Option<T> {
+    let mut first = seeds.start;
+    while first < seeds.end {
+        let number = first / SEEDS_PER_CATALOG;
+        let end = ((number + 1) * SEEDS_PER_CATALOG).min(seeds.end);
+        let sources = Sources::new(number);
+        let catalog = Catalog::new(&sources);
+        if let Some(found) = (first..end).find_map(|seed| run(seed, &catalog)) {
+            return Some(found);
+        }
+        first = end;
+    }
+    None
+}

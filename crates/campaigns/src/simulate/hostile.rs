@@ -30,7 +30,7 @@ use self::event_log::EventLog;
 use self::expected::ExpectedObjects;
 use self::fault::ResponseFault;
 use self::kernel::RealKernel;
-use super::catalog::{Catalog, Sources};
+use super::catalog::{self, Catalog};
 use super::evaluation::Packet;
 use super::expected::{self as node_expected, ExpectedVerdicts, NODE, PodBlocks};
 use super::script::small_budget;
@@ -104,9 +104,6 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Consecutive seeds that share one catalog of objects.
-const SEEDS_PER_CATALOG: u64 = 64;
-
 /// The kernel of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelMode {
@@ -123,20 +120,10 @@ pub enum KernelMode {
 /// Runs seeds, up to the first mistake.
 pub fn run(seeds: std::ops::Range<u64>, mode: KernelMode) -> (Counts, Option<Mistake>) {
     let mut counts = Counts::default();
-    let mut first = seeds.start;
-    while first < seeds.end {
-        let number = first / SEEDS_PER_CATALOG;
-        let end = ((number + 1) * SEEDS_PER_CATALOG).min(seeds.end);
-        let sources = Sources::new(number);
-        let catalog = Catalog::new(&sources);
-        for seed in first..end {
-            if let Err(mistake) = run_seed(seed, &catalog, mode, &mut counts) {
-                return (counts, Some(mistake));
-            }
-        }
-        first = end;
-    }
-    (counts, None)
+    let mistake = catalog::first_of(seeds, |seed, catalog| {
+        run_seed(seed, catalog, mode, &mut counts).err()
+    });
+    (counts, mistake)
 }
 
 fn run_seed(

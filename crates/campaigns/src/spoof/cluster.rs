@@ -3,9 +3,8 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
-use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use palisade_core::net::Family;
 use palisade_lab::network::LabNetwork;
 use palisade_lab::packet::ProbePayload;
@@ -16,6 +15,7 @@ use tempfile::TempDir;
 
 use super::bytes::{HONEST_PROTOCOLS, SPOOFED_PROTOCOLS};
 use crate::agents::Agent;
+use crate::ip::ip;
 
 /// A pod's node, and the route to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,15 +243,6 @@ fn prepare(network: &LabNetwork, node: usize) -> Result<()> {
         }
         Ok(())
     })?
-}
-
-/// Runs `ip` in the network namespace of the calling thread.
-fn ip(args: &str) -> Result<String> {
-    let output = Command::new("ip").args(args.split(' ')).output();
-    let output = output.context("the program `ip` is needed")?;
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "ip {args}: {}", stderr.trim());
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The nodes and pods, without a policy: only the check of senders drops packets.
