@@ -233,15 +233,11 @@ impl<'c> FlowSpace<'c> {
             };
             // The port map is the destination's: the subject's own map for ingress; for egress one
             // partition for each map that some rule names, and one for all other keys.
-            let with = [first.map]
-                .into_iter()
-                .filter(|_| self.direction == Direction::Ingress);
-            let with = with.chain(
-                [NONE]
-                    .into_iter()
-                    .filter(|_| self.direction == Direction::Egress),
-            );
-            for map in with.chain(maps.iter().copied()) {
+            let map = match self.direction {
+                Direction::Ingress => first.map,
+                Direction::Egress => NONE,
+            };
+            for map in [map].into_iter().chain(maps.iter().copied()) {
                 let mut keys = all.clone();
                 if !maps.is_empty() {
                     self.keep_map(&mut keys, map, &maps);

@@ -32,6 +32,18 @@ enum What {
     Tie(usize),
 }
 
+/// The Baseline tier of some groups.
+#[derive(Clone, Copy)]
+struct LastTier<'t> {
+    steps: &'t [Step<'t>],
+    partition: &'t FlowPartition<'t>,
+    range: (u32, u32),
+    /// Whether default policies isolate the subjects.
+    is_isolated: bool,
+    /// Whether the flows reach the tier. If not, only the order of its rules matters.
+    is_reached: bool,
+}
+
 impl<'w, 'c> Walk<'w, 'c> {
     /// Walks over the flows of `groups[from..to]`, which must agree in their Admin part.
     pub(super) fn admin(&mut self, from: usize, to: usize) {
@@ -97,23 +109,36 @@ impl<'w, 'c> Walk<'w, 'c> {
                     self.matches(&steps, range, &partition, columns, keys);
                 }
                 cut_after(flows, &mut steps, is_isolated);
+                let tier = LastTier {
+                    steps: &steps,
+                    partition: &partition,
+                    range,
+                    is_isolated,
+                    is_reached: false,
+                };
                 for (columns, keys) in parts {
-                    let mut recorder = FactRecorder {
-                        facts: &mut self.facts,
-                        steps: &steps,
-                        partition: &partition,
-                        range,
-                        direction: flows.direction,
-                        is_last: true,
-                        is_isolated,
-                        is_reached: false,
-                        pending: &mut Vec::new(),
-                        ends: &mut Vec::new(),
-                    };
-                    fold(&steps, columns, Planes::new(keys), &mut recorder);
+                    self.fold_last(tier, columns, keys);
                 }
             }
         }
+    }
+
+    /// Folds the Baseline tier and records its facts.
+    fn fold_last(&mut self, tier: LastTier<'_>, columns: Vec<u32>, keys: Words) {
+        // Behind the last tier no verdict is open, and no fold continues where this one ends.
+        let mut recorder = FactRecorder {
+            facts: &mut self.facts,
+            steps: tier.steps,
+            partition: tier.partition,
+            range: tier.range,
+            direction: self.flows.direction,
+            is_last: true,
+            is_isolated: tier.is_isolated,
+            is_reached: tier.is_reached,
+            pending: &mut Vec::new(),
+            ends: &mut Vec::new(),
+        };
+        fold(tier.steps, columns, Planes::new(keys), &mut recorder);
     }
 
     /// Records a match for each step that has none yet.
@@ -166,19 +191,14 @@ impl<'w, 'c> Walk<'w, 'c> {
                 let rest = both(&planes.rest(), &keys);
                 // Pods without isolation go on to the Baseline tier, the others end here (D12).
                 if group.union == NONE {
-                    let mut recorder = FactRecorder {
-                        facts: &mut self.facts,
+                    let tier = LastTier {
                         steps: &steps,
                         partition,
                         range,
-                        direction: flows.direction,
-                        is_last: true,
                         is_isolated,
                         is_reached: true,
-                        pending: &mut Vec::new(),
-                        ends: &mut Vec::new(),
                     };
-                    fold(&steps, columns.clone(), Planes::new(rest), &mut recorder);
+                    self.fold_last(tier, columns.clone(), rest);
                     if pending.is_empty() {
                         continue;
                     }
