@@ -62,7 +62,7 @@ fn the_stated_figures_are_true() {
             "{} cites no section",
             limit.name
         );
-        assert!(names.insert(&limit.name), "{} stands twice", limit.name);
+        assert!(names.insert(&limit.name), "{} is defined twice", limit.name);
         let (fit, violate) = limit.count();
         fitting += fit;
         violating += violate;
