@@ -287,3 +287,88 @@ fn tidy(runs: &mut Vec<(u16, u16)>) {
     }
     *runs = tidied;
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::fixture::{Random, port};
+
+    const MOST: u16 = 20;
+
+    /// A set of TCP ports up to [`MOST`], made of runs in any order, and the same ports one by one.
+    fn some_ports(random: &mut Random) -> (PortSet, BTreeSet<u16>) {
+        let (mut set, mut ports) = (PortSet::default(), BTreeSet::new());
+        for _ in 0..random.below(5) {
+            let first = 1 + random.below(MOST.into()) as u16;
+            let last = MOST.min(first + random.below(4) as u16);
+            set.add_run(Protocol::Tcp, first, last);
+            ports.extend(first..=last);
+        }
+        (set, ports)
+    }
+
+    #[track_caller]
+    fn check(set: &PortSet, ports: &BTreeSet<u16>) {
+        for number in 1..=MOST {
+            let expected = ports.contains(&number);
+            assert_eq!(
+                set.contains(Protocol::Tcp, port(number)),
+                expected,
+                "{number}"
+            );
+            assert!(!set.contains(Protocol::Udp, port(number)));
+        }
+        assert_eq!(set.n_ports(), ports.len());
+        // The runs are in order and not adjacent: equal sets are equal values.
+        let mut again = PortSet::default();
+        for number in ports {
+            again.add_run(Protocol::Tcp, *number, *number);
+        }
+        assert_eq!(set, &again);
+    }
+
+    #[test]
+    fn operations_are_those_of_sets_of_single_ports() {
+        let mut random = Random(1);
+        for _ in 0..2000 {
+            let ((a, ports_of_a), (b, ports_of_b)) =
+                (some_ports(&mut random), some_ports(&mut random));
+            check(&a, &ports_of_a);
+            check(&a.and(&b), &(&ports_of_a & &ports_of_b));
+            let mut both = a.clone();
+            both.add(&b);
+            check(&both, &(&ports_of_a | &ports_of_b));
+            let mut rest = a.clone();
+            rest.remove_all(&b);
+            check(&rest, &(&ports_of_a - &ports_of_b));
+        }
+    }
+
+    #[test]
+    fn the_first_and_the_last_port_can_be_removed() {
+        let mut set = PortSet::everything();
+        set.remove(Protocol::Tcp, port(1));
+        set.remove(Protocol::Udp, port(u16::MAX));
+        let expected = [
+            "tcp/2-65535",
+            "udp/1-65534",
+            "sctp/*",
+            "icmp",
+            "icmpv6",
+            "ip/*",
+        ];
+        assert_eq!(set.text(), expected);
+    }
+
+    #[test]
+    fn the_ports_of_one_family_are_everything() {
+        // ICMP exists in IPv4 only, and ICMPv6 in IPv6 only.
+        let mut set = PortSet::everything();
+        set.remove_all(&PortSet::icmp6());
+        assert!(set.is_everything());
+        set.remove_all(&PortSet::other());
+        assert!(!set.is_everything());
+    }
+}
