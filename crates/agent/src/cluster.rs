@@ -256,7 +256,7 @@ impl Kinds {
         &mut self,
         now: Duration,
         kind: Kind,
-        event: &WatchEvent,
+        event: WatchEvent,
         store: &mut dyn ObjectStore,
     ) -> WatchDelta {
         let mut delta = WatchDelta::default();
@@ -264,26 +264,26 @@ impl Kinds {
             return delta;
         };
         let resource = *resource;
-        state.count(event);
+        state.count(&event);
         match event {
             WatchEvent::ListStarted => state.begin_list(),
             // A list or a watch that came first is newer.
             WatchEvent::Early(item) => {
-                if !self.is_followed(kind, item) {
+                if !self.is_followed(kind, &item) {
                     self.set(resource, item, store, &mut delta);
                 }
             }
-            WatchEvent::Listed(item) => self.set(resource, item, store, &mut delta),
-            WatchEvent::Applied(item) => {
+            WatchEvent::Listed(item) => {
                 self.set(resource, item, store, &mut delta);
-                if delta.different > 0
-                    && let Item::Named(named) = item
-                {
-                    delta.written = written(&named.bytes);
+            }
+            WatchEvent::Applied(item) => {
+                let text = self.set(resource, item, store, &mut delta);
+                if delta.different > 0 {
+                    delta.written = text.and_then(|it| written(it.text().as_bytes()));
                 }
             }
             WatchEvent::Deleted(item) => {
-                match identity(kind, item).and_then(|it| of_kind(kind, it)) {
+                match identity(kind, &item).and_then(|it| of_kind(kind, it)) {
                     Ok(key) => self.gone(key, store, &mut delta),
                     Err(cause) => state.unnamed.add(cause),
                 }
@@ -305,7 +305,7 @@ impl Kinds {
                 self.sweep(kind, &HashSet::new(), store, &mut delta);
             }
             WatchEvent::Problem(problem) => {
-                let cause = state.fail(now, resource, problem);
+                let cause = state.fail(now, resource, &problem);
                 delta.trouble = Some((resource.name(), Some(cause)));
             }
             WatchEvent::Recovered => {
@@ -338,25 +338,25 @@ impl Kinds {
         state.is_complete || mentioned.is_some_and(|it| it.contains(&digest))
     }
 
-    /// Applies the current state of an object.
+    /// Applies the current state of an object. Returns its text, if it has a readable name.
     fn set(
         &mut self,
         resource: Resource,
-        item: &Item,
+        mut item: Item,
         store: &mut dyn ObjectStore,
         delta: &mut WatchDelta,
-    ) {
+    ) -> Option<Source> {
         let kind = resource.kind;
-        let Some((_, state)) = self.followed.get_mut(&kind) else {
-            return;
-        };
+        let (_, state) = self.followed.get_mut(&kind)?;
+        // Moved, not copied: nothing else reads the text of an event.
+        let text = item.take_bytes();
         // Before the contents are read: an unreadable object with a name is not missing from the
         // list.
-        let (key, named) = match identity(kind, item) {
+        let (key, named) = match identity(kind, &item) {
             Ok(identity) => identity,
             Err(cause) => {
                 state.unnamed.add(cause);
-                return;
+                return None;
             }
         };
         let digest = self.digest(key);
@@ -371,7 +371,7 @@ impl Kinds {
         if kind == Kind::NetworkPolicy {
             self.ending.is_back(key.namespace, key.name);
         }
-        let source = Source::served(kind, &resource.group_version(), &named.bytes);
+        let source = Source::served(kind, resource.group_version(), text);
         let manifests = read_served(&source);
         let id = object_name(key);
         // An unreadable pod may have an address.
@@ -401,13 +401,14 @@ impl Kinds {
             found = faults_by_object(&manifests.problems);
         }
         if found.is_empty() && self.faulty.is_empty() {
-            return;
+            return Some(source);
         }
         let faults = found.remove(&id);
         if faults.is_some() {
             self.wrong.insert(id.clone(), (kind, digest));
         }
         self.note_faults(id, faults, delta);
+        Some(source)
     }
 
     fn note_faults(

@@ -305,14 +305,18 @@ impl<B: Connect> Driver<B> {
     fn take(&mut self, message: Message) {
         let now = self.now();
         match message {
-            Message::Source(update) => {
+            Message::Files(update) => {
+                self.last_event = Instant::now();
+                if self.state.take_files(now, update, &mut self.agent) {
+                    self.agent.synced(now);
+                }
+            }
+            Message::Watch(message) => {
                 self.last_event = Instant::now();
                 // A message may have waited while the kernel was busy. Its latency counts from its
                 // arrival.
-                let now = update
-                    .at()
-                    .map_or(now, |at| at.saturating_duration_since(self.started));
-                if self.state.take(now, &update, &mut self.agent) {
+                let now = message.at.saturating_duration_since(self.started);
+                if self.state.take_event(now, message, &mut self.agent) {
                     self.agent.synced(now);
                 }
             }

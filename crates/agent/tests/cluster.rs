@@ -33,7 +33,7 @@ impl Server {
     fn says(&mut self, kind: Kind, news: &WatchEvent) -> WatchDelta {
         let now = Duration::ZERO;
         let mut store = self.agent.objects(now);
-        self.kinds.take(now, kind, news, &mut store)
+        self.kinds.take(now, kind, news.clone(), &mut store)
     }
 
     /// All pods there are.

@@ -177,6 +177,10 @@ fn read_source<'a>(
         options,
         strategy: ways,
     };
+    if let Some((kind, api_version)) = source.type_of_served() {
+        progress(text.len());
+        return vec![reader.served(kind, api_version)];
+    }
     let first = text.get(start..).unwrap_or_default().trim_start();
     if first.starts_with(['{', '['])
         && !first.starts_with("{{")

@@ -2,13 +2,15 @@
 
 use std::ops::Range;
 
-use crate::input::json::{Json, JsonErrorKind};
+use crate::input::json::{Json, JsonError, JsonErrorKind};
 use crate::input::{Input, MAX_DEPTH, ValueShape, block, yaml};
+use crate::kind::Kind;
 use crate::manifest::{Options, RENDER_HELP, SourcePart};
 use crate::parallel_list::PIECE_BYTES;
 use crate::problem::{Code, Problem, Related, SourceId, Span};
 use crate::source::{Source, documents, unprintable};
 use crate::syntax::template_after;
+use crate::type_meta::List;
 
 /// Reads the documents of one source.
 pub(crate) struct Reader<'a> {
@@ -196,35 +198,68 @@ impl<'a> Reader<'a> {
             }
             let is_array = rest.starts_with('[');
             let next = self.next_json_document(at, if is_array { error.offset } else { at + 1 });
-            let problem = self.unreadable(&(at..next)).unwrap_or_else(|| {
-                // A truncated document continues into the next one.
-                let end = at + self.text.get(at..next).unwrap_or_default().trim_end().len();
-                if error.offset > end {
-                    let message = "this is not JSON: the document is incomplete";
-                    let help = Some("is a bracket, a brace or a quote not closed?");
-                    return self.problem(Code::JsonSyntax, Span::new(end, end), message, help);
-                }
-                let span = Span::character(self.text, error.offset);
-                match error.kind {
-                    JsonErrorKind::TooDeep => self.problem(
-                        Code::NestingDepth,
-                        span,
-                        format!("the document is nested more than {MAX_DEPTH} levels deep"),
-                        None,
-                    ),
-                    JsonErrorKind::Syntax { message, help } => self.problem(
-                        Code::JsonSyntax,
-                        span,
-                        format!("this is not JSON: {message}"),
-                        help,
-                    ),
-                }
-            });
+            let problem = self.broken_json(&error, at..next);
             // The items of a list before the break were complete.
             part.append(document);
             part.problems.push(problem);
             at = next;
             recovering = true;
+        }
+    }
+
+    /// Reads the one object that a server sent. It is JSON in any case, and no list of objects.
+    pub(crate) fn served(&self, kind: Kind, api_version: &'a str) -> SourcePart<'a> {
+        let mut part = SourcePart::default();
+        let mut json = Json::new(self.text, 0);
+        let list = List::of_one(json.clone(), api_version, kind.name());
+        self.value(&mut json, Some(&list), &mut part);
+        let problem = match json.error() {
+            Some(error) => Some(self.broken_json(error, 0..self.text.len())),
+            None => self.after_served(json.offset()),
+        };
+        if let Some(problem) = problem {
+            part.problems.push(problem);
+        }
+        part
+    }
+
+    /// Reports text after the one object that a server sent.
+    fn after_served(&self, end: usize) -> Option<Problem> {
+        let has_more = end < self.text.len();
+        has_more.then(|| {
+            let span = Span::character(self.text, end);
+            let message = "this is not JSON: text after the end of the object";
+            self.problem(Code::JsonSyntax, span, message, None)
+        })
+    }
+
+    /// Reports why a range is not JSON.
+    fn broken_json(&self, error: &JsonError, range: Range<usize>) -> Problem {
+        if let Some(problem) = self.unreadable(&range) {
+            return problem;
+        }
+        // A truncated document continues into the next one.
+        let document = self.text.get(range.clone()).unwrap_or_default();
+        let end = range.start + document.trim_end().len();
+        if error.offset > end {
+            let message = "this is not JSON: the document is incomplete";
+            let help = Some("is a bracket, a brace or a quote not closed?");
+            return self.problem(Code::JsonSyntax, Span::new(end, end), message, help);
+        }
+        let span = Span::character(self.text, error.offset);
+        match error.kind {
+            JsonErrorKind::TooDeep => self.problem(
+                Code::NestingDepth,
+                span,
+                format!("the document is nested more than {MAX_DEPTH} levels deep"),
+                None,
+            ),
+            JsonErrorKind::Syntax { message, help } => self.problem(
+                Code::JsonSyntax,
+                span,
+                format!("this is not JSON: {message}"),
+                help,
+            ),
         }
     }
 

@@ -19,6 +19,8 @@ pub struct Source {
     broken: Vec<Range<usize>>,
     /// The problem of the source as a whole.
     opening: Option<(Code, String, Option<String>)>,
+    /// The kind and apiVersion of an object that a server sent.
+    served: Option<(Kind, String)>,
 }
 
 impl Source {
@@ -60,18 +62,17 @@ impl Source {
         Source::from_bytes(name, bytes)
     }
 
-    /// An object as a server sent it, in JSON. Items of a list of a built-in kind have no type,
-    /// which is added. Bytes that are not UTF-8 may occur in unread fields and are replaced; every
+    /// An object as a server sent it, in JSON. Items of a list of a built-in kind have no type: they
+    /// get this one. Bytes that are not UTF-8 may occur in unread fields and are replaced; every
     /// field that is read rejects the replacement.
-    pub fn served(kind: Kind, api_version: &str, object: &[u8]) -> Source {
-        let list = format!(
-            r#"{{"apiVersion":"{api_version}","kind":"{}List","items":["#,
-            kind.name()
-        );
-        let bytes = [list.as_bytes(), object, b"]}"].concat();
-        let mut source = Source::from_bytes(kind.short().to_owned(), bytes);
-        source.broken = Vec::new();
-        source
+    pub fn served(kind: Kind, api_version: String, object: Vec<u8>) -> Source {
+        // The type is kept beside the text: to wrap the object in a list with its type would copy
+        // every event of a watch.
+        Source {
+            broken: Vec::new(),
+            served: Some((kind, api_version)),
+            ..Source::from_bytes(kind.short().to_owned(), object)
+        }
     }
 
     fn opening(name: String, flaw: (Code, String, Option<String>)) -> Source {
@@ -80,6 +81,7 @@ impl Source {
             text: String::new(),
             broken: Vec::new(),
             opening: Some(flaw),
+            served: None,
         }
     }
 
@@ -90,6 +92,7 @@ impl Source {
                 text,
                 broken: Vec::new(),
                 opening: None,
+                served: None,
             },
             Err(error) => {
                 let (text, broken) = replace_broken(error.into_bytes());
@@ -98,6 +101,7 @@ impl Source {
                     text,
                     broken,
                     opening: None,
+                    served: None,
                 }
             }
         }
@@ -111,6 +115,12 @@ impl Source {
     /// The text.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The kind and apiVersion of the one object of the source, if a server sent it.
+    pub(crate) fn type_of_served(&self) -> Option<(Kind, &str)> {
+        let (kind, api_version) = self.served.as_ref()?;
+        Some((*kind, api_version))
     }
 
     /// The problem of the source as a whole.

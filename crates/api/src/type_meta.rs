@@ -25,6 +25,17 @@ pub(crate) struct TypeMeta<'a> {
 }
 
 impl<'a> TypeMeta<'a> {
+    /// A type that the text does not contain.
+    fn implied(api_version: &'a str, kind: &'a str) -> TypeMeta<'a> {
+        let text = |text| Found::Text(Cow::Borrowed(text), Span::default());
+        TypeMeta {
+            api_version: text(api_version),
+            kind: text(kind),
+            has_items: false,
+            kind_came_late: false,
+        }
+    }
+
     /// Looks ahead for the type, and no further than needed: kubectl writes the kind of a list
     /// after its items, which may be most of the file.
     pub(crate) fn ahead(input: impl Input<'a>) -> TypeMeta<'a> {
@@ -172,6 +183,17 @@ impl<'a, I: Input<'a> + Clone> List<'a, I> {
             meta,
             is_inner,
             item_type: OnceLock::new(),
+        }
+    }
+
+    /// A list of which only one item is in the text. The item need not declare its type.
+    pub(crate) fn of_one(start: I, api_version: &'a str, kind: &'a str) -> List<'a, I> {
+        let item_type = TypeMeta::implied(api_version, kind);
+        List {
+            start,
+            meta: item_type.clone(),
+            is_inner: false,
+            item_type: OnceLock::from(item_type),
         }
     }
 

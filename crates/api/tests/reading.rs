@@ -8,7 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
-use palisade_api::{Lines, Manifests, Options, Source, lower, read};
+use palisade_api::{Kind, Lines, Manifests, Options, Source, lower, read, read_served};
 
 const NAMESPACE: &str = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n";
 
@@ -595,4 +595,43 @@ status: {nodeInfo: {}}
             .collect();
         assert_eq!(ports, [(80, 80), (81, 81)]);
     });
+}
+
+/// The kinds and names of the objects of a served text, and whether it has an error.
+fn served(text: &[u8]) -> (Vec<(Kind, String)>, bool) {
+    let source = Source::served(Kind::Pod, "v1".to_owned(), text.to_vec());
+    let manifests = read_served(&source);
+    let objects = manifests.objects.iter();
+    let objects = objects.map(|it| (it.kind, it.metadata.name.to_string()));
+    let has_error = manifests.problems.iter().any(|it| it.is_error());
+    (objects.collect(), has_error)
+}
+
+const POD: &str =
+    r#""metadata":{"name":"a","namespace":"x"},"spec":{"containers":[{"name":"c","image":"i"}]}"#;
+
+#[test]
+fn a_served_object_needs_no_type_and_keeps_its_own() {
+    let pod = (vec![(Kind::Pod, "a".to_owned())], false);
+    assert_eq!(served(format!("{{{POD}}}").as_bytes()), pod);
+    let typed = format!(r#"{{"apiVersion":"v1","kind":"Pod",{POD}}}"#);
+    assert_eq!(served(typed.as_bytes()), pod);
+    let other = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"}}"#;
+    let node = (vec![(Kind::Node, "a".to_owned())], false);
+    assert_eq!(served(other.as_bytes()), node);
+    // Bytes that are not UTF-8, in a field that nothing reads.
+    let mut bytes = format!(r#"{{{POD},"status":{{"message":""#).into_bytes();
+    bytes.extend(b"\xff\"}}");
+    assert_eq!(served(&bytes), pod);
+}
+
+#[test]
+fn a_served_text_that_is_not_one_object_gives_none() {
+    let whole = format!("{{{POD}}}");
+    let array = format!("[{whole}]");
+    let open = whole.trim_end_matches('}');
+    for text in [array.as_str(), open, "12", "a: b", ""] {
+        let (objects, has_error) = served(text.as_bytes());
+        assert!(objects.is_empty() && has_error, "{text}: {objects:?}");
+    }
 }

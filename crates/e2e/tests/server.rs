@@ -115,7 +115,7 @@ impl Follower {
             taken += 1;
             for (_, kinds, agent) in &mut self.agents {
                 let mut store = agent.objects(Duration::ZERO);
-                kinds.take(Duration::ZERO, event.kind, &event.event, &mut store);
+                kinds.take(Duration::ZERO, event.kind, event.event.clone(), &mut store);
             }
         }
         taken

@@ -91,6 +91,14 @@ impl Item {
         }
     }
 
+    /// Takes the bytes of the object; empty if it has no readable name.
+    pub fn take_bytes(&mut self) -> Vec<u8> {
+        match self {
+            Item::Named(named) => std::mem::take(&mut named.bytes),
+            Item::Unnamed(_) => Vec::new(),
+        }
+    }
+
     /// Returns the number of stored bytes.
     pub fn size(&self) -> usize {
         match self {

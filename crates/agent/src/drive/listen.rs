@@ -6,19 +6,22 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
+use palisade_kube::watch::WatchMessage;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Error;
 use super::answer::answer;
-use super::source::SourceUpdate;
+use super::source::FilesUpdate;
 use crate::backend::{Notice, Watcher};
 use crate::command::TaskOutcome;
 use crate::http::Health;
 
 /// A message to the main loop.
 pub(super) enum Message {
-    /// An update of the source.
-    Source(SourceUpdate),
+    /// An update of the directory.
+    Files(FilesUpdate),
+    /// An event of the cluster.
+    Watch(WatchMessage),
     /// Another program changed Palisade's rules.
     Notice(Notice),
     /// Notices of foreign changes cannot be received, for this reason.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use palisade_api::Kind;
 use palisade_kube::access::RequestFailure;
-use palisade_kube::watch::{self, WatchGate};
+use palisade_kube::watch::{self, WatchGate, WatchMessage};
 use palisade_kube::{Event, Resource, Server};
 use palisade_watch::{AccessError, File, FileChanges, Files, Options, Root, Stopper, WaitResult};
 use tokio::sync::mpsc as events;
@@ -25,26 +25,14 @@ use crate::events::UnreadableKind;
 use crate::files::{Objects, shown};
 use crate::http::Health;
 
-/// An update of a source.
-pub(super) enum SourceUpdate {
-    /// All files, the changes since the last update, and what cannot be read.
-    Files {
-        files: Vec<File>,
-        difference: FileChanges,
-        troubles: Vec<String>,
-    },
-    /// An event of a watch or a list of one kind.
-    Cluster(watch::WatchMessage),
-}
-
-impl SourceUpdate {
-    /// Returns when the update arrived, if known.
-    pub(super) fn at(&self) -> Option<Instant> {
-        match self {
-            SourceUpdate::Files { .. } => None,
-            SourceUpdate::Cluster(message) => Some(message.at),
-        }
-    }
+/// An update of a directory.
+pub(super) struct FilesUpdate {
+    /// All files.
+    files: Vec<File>,
+    /// Their changes since the last update.
+    difference: FileChanges,
+    /// What cannot be read.
+    troubles: Vec<String>,
 }
 
 /// The state of the source.
@@ -133,11 +121,7 @@ fn get_node(all: &LocalSet, server: &Server, node: String, sender: &Sender<Messa
         return;
     };
     let (server, sender) = (server.clone(), sender.clone());
-    let send = move |message| {
-        sender
-            .send(Message::Source(SourceUpdate::Cluster(message)))
-            .is_ok()
-    };
+    let send = move |message| sender.send(Message::Watch(message)).is_ok();
     all.spawn_local(async move { watch::follow_one(&server, nodes, &node, send).await });
 }
 
@@ -150,11 +134,7 @@ fn follow_all(all: &LocalSet, server: &Server, resources: &[Resource], sender: &
     let seed = seed | u64::from(std::process::id());
     for (index, resource) in (0..).zip(resources) {
         let sender = sender.clone();
-        let send = move |message| {
-            sender
-                .send(Message::Source(SourceUpdate::Cluster(message)))
-                .is_ok()
-        };
+        let send = move |message| sender.send(Message::Watch(message)).is_ok();
         let gate = gate.clone();
         all.spawn_local(watch::follow(
             server.clone(),
@@ -235,75 +215,81 @@ impl SourceState {
         }
     }
 
-    /// Applies an update to the agent, with the agent's time. Returns whether all objects are
-    /// synced.
-    pub(super) fn take<B: Backend>(
+    /// Applies an update of the directory. Returns whether all objects are synced.
+    pub(super) fn take_files<B: Backend>(
         &mut self,
         now: Duration,
-        update: &SourceUpdate,
+        update: FilesUpdate,
         agent: &mut Agent<B>,
     ) -> bool {
-        match (self, update) {
-            (
-                SourceState::Files {
-                    objects,
-                    troubles: before,
-                    ..
-                },
-                SourceUpdate::Files {
-                    files,
-                    difference,
-                    troubles,
-                },
-            ) => {
-                let new = troubles.iter().filter(|it| !before.contains(it));
-                new.for_each(|it| error!("{it}"));
-                before.clone_from(troubles);
-                let delta = objects.take(files, difference, &mut agent.objects(now));
-                for (path, faults) in &delta.faults {
-                    log_errors(&shown(path), faults);
-                }
-                // An unreadable directory is not an empty one: the installed table stays.
-                if !agent.is_synced() && files.is_empty() && !troubles.is_empty() {
-                    return false;
-                }
-                info!(
-                    files = files.len(),
-                    different = delta.different,
-                    "source read"
-                );
-                true
-            }
-            (SourceState::Cluster { kinds, .. }, SourceUpdate::Cluster(message)) => {
-                let mut store = agent.objects(now);
-                let delta = kinds.take(now, message.kind, &message.event, &mut store);
-                if let Some(written) = delta.written {
-                    // If the server's clock is ahead, the object counts as written now. The wait in
-                    // this process is taken off: the tracker adds it.
-                    let before = SystemTime::now().duration_since(written);
-                    let before = before.unwrap_or_default();
-                    agent.written(now, before.saturating_sub(message.at.elapsed()));
-                }
-                for (object, faults) in &delta.faults {
-                    log_errors(object, faults);
-                }
-                match &delta.trouble {
-                    Some((kind, Some(cause))) => error!("cannot read {kind}: {cause}"),
-                    Some((kind, None)) => info!("{kind} watch recovered"),
-                    None => {}
-                }
-                if let Some((kind, objects)) = &delta.complete {
-                    info!(objects, "{kind} synced");
-                }
-                debug!(
-                    different = delta.different,
-                    "watch event of {}",
-                    message.kind.short()
-                );
-                kinds.are_complete()
-            }
-            (SourceState::Files { .. } | SourceState::Cluster { .. }, _) => false,
+        let SourceState::Files {
+            objects,
+            troubles: before,
+            ..
+        } = self
+        else {
+            return false;
+        };
+        let FilesUpdate {
+            files,
+            difference,
+            troubles,
+        } = update;
+        let new = troubles.iter().filter(|it| !before.contains(it));
+        new.for_each(|it| error!("{it}"));
+        let delta = objects.take(&files, &difference, &mut agent.objects(now));
+        for (path, faults) in &delta.faults {
+            log_errors(&shown(path), faults);
         }
+        // An unreadable directory is not an empty one: the installed table stays.
+        let is_unread = files.is_empty() && !troubles.is_empty();
+        *before = troubles;
+        if !agent.is_synced() && is_unread {
+            return false;
+        }
+        info!(
+            files = files.len(),
+            different = delta.different,
+            "source read"
+        );
+        true
+    }
+
+    /// Applies an event of the cluster. Returns whether all objects are synced.
+    pub(super) fn take_event<B: Backend>(
+        &mut self,
+        now: Duration,
+        message: WatchMessage,
+        agent: &mut Agent<B>,
+    ) -> bool {
+        let SourceState::Cluster { kinds, .. } = self else {
+            return false;
+        };
+        let delta = kinds.take(now, message.kind, message.event, &mut agent.objects(now));
+        if let Some(written) = delta.written {
+            // If the server's clock is ahead, the object counts as written now. The wait in this
+            // process is taken off: the tracker adds it.
+            let before = SystemTime::now().duration_since(written);
+            let before = before.unwrap_or_default();
+            agent.written(now, before.saturating_sub(message.at.elapsed()));
+        }
+        for (object, faults) in &delta.faults {
+            log_errors(object, faults);
+        }
+        match &delta.trouble {
+            Some((kind, Some(cause))) => error!("cannot read {kind}: {cause}"),
+            Some((kind, None)) => info!("{kind} watch recovered"),
+            None => {}
+        }
+        if let Some((kind, objects)) = &delta.complete {
+            info!(objects, "{kind} synced");
+        }
+        debug!(
+            different = delta.different,
+            "watch event of {}",
+            message.kind.short()
+        );
+        kinds.are_complete()
     }
 
     /// Returns what prevents a complete state of the source; nothing: it is complete.
@@ -372,12 +358,12 @@ fn watch_files(mut files: Files, sender: &Sender<Message>) {
     };
     loop {
         let troubles = files.troubles().iter().map(trouble).collect();
-        let update = SourceUpdate::Files {
+        let update = FilesUpdate {
             files: files.iter().cloned().collect(),
             difference,
             troubles,
         };
-        if sender.send(Message::Source(update)).is_err() {
+        if sender.send(Message::Files(update)).is_err() {
             return;
         }
         difference = loop {

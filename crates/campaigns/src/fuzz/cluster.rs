@@ -216,7 +216,8 @@ impl TestServer {
         for event in reflector.handle(response, 0) {
             self.expect(resource, &event);
             let mut store = self.agent.objects(NOW);
-            self.kinds.take(NOW, resource.kind, &event, &mut store);
+            self.kinds
+                .take(NOW, resource.kind, event.clone(), &mut store);
             self.release(resource.kind, &event);
         }
     }
@@ -393,7 +394,7 @@ impl TestServer {
             return false;
         };
         let may_be_selected = |bytes: &Vec<u8>| {
-            let source = Source::served(Kind::Pod, "v1", bytes);
+            let source = Source::served(Kind::Pod, "v1".to_owned(), bytes.clone());
             let manifests = read_served(&source);
             let meaning = manifests.objects.first().map(lower_one);
             let mut pods = meaning.iter().flat_map(|it| &it.pods);
@@ -419,7 +420,7 @@ impl TestServer {
                     namespace,
                     name,
                 };
-                let source = Source::served(kind, &resource.group_version(), bytes);
+                let source = Source::served(kind, resource.group_version(), bytes.clone());
                 let manifests = read_served(&source);
                 let object = manifests.objects.first();
                 let is_same = object.is_some_and(|it| !self.agent.set(NOW, key, &lower_one(it)));
@@ -477,7 +478,7 @@ fn identity(kind: Kind, namespace: &str, name: &str) -> Option<(String, String)>
 
 /// Whether an object is readable.
 fn is_readable(resource: Resource, key: &(String, String), bytes: &[u8]) -> bool {
-    let source = Source::served(resource.kind, &resource.group_version(), bytes);
+    let source = Source::served(resource.kind, resource.group_version(), bytes.to_vec());
     let manifests = read_served(&source);
     let [object] = manifests.objects.as_slice() else {
         return false;

@@ -316,7 +316,7 @@ impl<'c> HostileRun<'c> {
         let kind = watched.resource.kind;
         for news in watched.reflector.handle(response, 0) {
             let mut store = self.agent.objects(self.now);
-            self.kinds.take(self.now, kind, &news, &mut store);
+            self.kinds.take(self.now, kind, news, &mut store);
         }
     }
 

@@ -18,7 +18,7 @@ pub(super) fn policies(resource: Resource, page: String) -> Vec<Source> {
         return vec![Source::new(name, page.into_bytes())];
     };
     let sources = items.into_iter().map(|item| match item {
-        SplitObject::Whole(bytes) => policy_of(resource, &bytes),
+        SplitObject::Whole(bytes) => policy_of(resource, bytes),
         // The content is lost; reading the stand-in reports an error.
         SplitObject::TooLarge => {
             Source::new(format!("cluster:{}", resource.plural), b"[0]".to_vec())
@@ -37,10 +37,10 @@ fn items(page: &[u8]) -> Option<Vec<SplitObject>> {
 }
 
 /// Prints a policy, or keeps it as it came if it is nested too deeply to print.
-fn policy_of(resource: Resource, bytes: &[u8]) -> Source {
-    match serde_json::from_slice(bytes) {
+fn policy_of(resource: Resource, bytes: Vec<u8>) -> Source {
+    match serde_json::from_slice(&bytes) {
         Ok(item) => policy(resource, item),
-        Err(_) => Source::served(resource.kind, &resource.group_version(), bytes),
+        Err(_) => Source::served(resource.kind, resource.group_version(), bytes),
     }
 }
 

@@ -98,7 +98,7 @@ impl EventLog {
 /// Whether an object is readable, even with problems.
 fn is_readable(resource: Resource, object: &Value) -> bool {
     let bytes = object.to_string().into_bytes();
-    let source = Source::served(resource.kind, &resource.group_version(), &bytes);
+    let source = Source::served(resource.kind, resource.group_version(), bytes);
     let manifests = read_served(&source);
     let body = manifests.objects.first().map(|it| &it.spec);
     body.is_some_and(|it| !matches!(it, ObjectSpec::Unreadable))
