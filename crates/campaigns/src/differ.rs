@@ -155,7 +155,7 @@ impl State {
         self == State::default()
     }
 
-    /// What it says of a family: of the other one, if it has no flow in this.
+    /// The verdict in a family, or in the other one if this has no flow.
     fn of(self, index: usize) -> FlowVerdict {
         let family = self.families.get(index).copied().flatten();
         let other = self.families.get(1 - index).copied().flatten();
@@ -166,7 +166,7 @@ impl State {
     }
 }
 
-/// What must be said of a flow; `None`: both depend on an address, so that it can be either.
+/// The expected changes of a flow. `None` if both verdicts depend on an unknown address.
 fn expected(old: State, new: State) -> Option<Changes> {
     let kind = |old: FlowVerdict, new: FlowVerdict| match (old, new) {
         (FlowVerdict::Deny, FlowVerdict::Allow) => Some(Some(ChangeKind::Gained)),

@@ -307,8 +307,8 @@ fn connections_are_reevaluated_unless_a_change_only_widens() {
         !reevaluates(&[pod("web-1", "web", "n2", "10.0.0.2")]),
         "no change"
     );
-    // The new pod has the address before the old one is gone: the newer one would win, but they are
-    // equally old, so that the name decides until the old one goes (D134).
+    // Both pods have the address until the old one is deleted. They are equally old: the name
+    // decides (D134).
     assert!(
         !reevaluates(&[pod("web-2", "web", "n3", "10.0.0.2")]),
         "the first pod still owns the address"

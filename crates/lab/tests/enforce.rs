@@ -169,7 +169,7 @@ const TCP_8080: ProbePayload = ProbePayload::Tcp { port: 8080 };
 const TCP_81: ProbePayload = ProbePayload::Tcp { port: 81 };
 
 /// Opens a connection from a pod, and exchanges data. A refusal or a loss is an error.
-fn talk(bench: &Bench<'_, '_>, from: usize, to: SocketAddr) -> std::io::Result<Vec<u8>> {
+fn exchange_data(bench: &Bench<'_, '_>, from: usize, to: SocketAddr) -> std::io::Result<Vec<u8>> {
     bench
         .lab
         .world()
@@ -218,12 +218,12 @@ fn connections_carry_data() {
             let direct: IpAddr = direct.parse().unwrap();
             let service: IpAddr = service.parse().unwrap();
             for address in [(direct, 8080), (service, 80)] {
-                let answer = talk(&bench, 0, address.into()).unwrap();
+                let answer = exchange_data(&bench, 0, address.into()).unwrap();
                 assert_eq!(answer, b"hello yourself", "{address:?}");
             }
             // The port is not allowed; b is not allowed, at either address.
             for (from, address) in [(0, (direct, 81)), (1, (direct, 8080)), (1, (service, 80))] {
-                let error = talk(&bench, from, address.into()).unwrap_err();
+                let error = exchange_data(&bench, from, address.into()).unwrap_err();
                 // Silence, never a refusal (D5).
                 assert_eq!(
                     error.kind(),

@@ -33,8 +33,8 @@ const TESTS: [(&str, fn()); 11] = [
         neighbour_discovery_is_carried,
     ),
     (
-        "what_is_dropped_is_known_at_once",
-        what_is_dropped_is_known_at_once,
+        "a_drop_is_detected_without_a_timeout",
+        a_drop_is_detected_without_a_timeout,
     ),
     (
         "only_those_absent_are_probed_again",
@@ -197,7 +197,7 @@ fn neighbour_discovery_is_carried() {
     }
 }
 
-fn what_is_dropped_is_known_at_once() {
+fn a_drop_is_detected_without_a_timeout() {
     let topology = topology(2, 3);
     let (_, mut wire) = open(&topology);
     for (source, unused) in [("10.1.0.1", "10.9.9.9"), ("fd01::1", "fd09::9")] {

@@ -58,7 +58,7 @@ fn maybe_truncate(mut text: Vec<u8>, decisions: &mut Decisions<'_>) -> Vec<u8> {
     text
 }
 
-/// Whether an object is as it was before anybody broke it.
+/// Whether an object was not mutated.
 pub(super) fn is_unmutated(resource: Resource, bytes: &[u8]) -> bool {
     static ALL: OnceLock<HashSet<(Kind, Vec<u8>)>> = OnceLock::new();
     let all = ALL.get_or_init(|| {
