@@ -4,7 +4,9 @@
 //! families of a dual-stack pair. An end without a known address stands for every address that it
 //! could have (D136).
 
+mod notes;
 mod ports;
+mod services;
 #[cfg(test)]
 mod tests;
 mod unfold;
@@ -15,15 +17,16 @@ use crate::decide::{Cause, Decision, Flow, FlowEnd, Identity, Traffic};
 use crate::flow_end::{EndCandidate, EndName};
 use crate::model::{Cluster, NodeId, PolicyId, ServiceId};
 use crate::name_index::{NameIndex, UnknownName};
-use crate::net::{Family, Protocol};
+use crate::net::{Cidr, Family, Protocol};
 use crate::policy::{Direction, Verdict};
 use crate::program::{AddressAtom, IsolationId, Program};
 use crate::query::FlowQuery;
 
+pub use self::notes::Note;
 pub use self::ports::{PortAnswer, join};
+pub use self::services::Services;
+pub(crate) use self::services::{backends, service_families};
 use self::unfold::FlowCase;
-pub use self::unfold::Services;
-pub(crate) use self::unfold::{backends, service_families};
 pub use crate::portset::PortSet;
 
 /// Evaluates flow queries against one cluster.
@@ -78,6 +81,9 @@ pub enum QueryError {
     /// A loopback address stands for the source itself, and the source is outside the cluster.
     #[error("{0} is a loopback address; only a pod or node itself reaches it")]
     Loopback(IpAddr),
+    /// A block of loopback, multicast or other addresses that no endpoint has.
+    #[error("no endpoint can have an address in {0}")]
+    NoEndpoint(Cidr),
     /// `0.0.0.0` or `::`.
     #[error("{0} is the unspecified address; no endpoint has it")]
     Unspecified(IpAddr),
@@ -179,6 +185,8 @@ pub struct FlowAnswer {
     pub via: Option<ServiceId>,
     /// The node through which the flow enters the cluster, if that is known.
     pub entry: Option<NodeId>,
+    /// Remarks that change no verdict, sorted.
+    pub notes: Vec<Note>,
     /// The evaluated flow, for one of the addresses that an end could have.
     pub flow: Flow,
     /// The verdict, and the result of each direction.
@@ -599,6 +607,8 @@ impl FlowCase<'_> {
     }
 
     fn flow_answer(&self, family: Option<Family>, flow: Flow, outcome: Outcome) -> FlowAnswer {
+        let mut notes = self.notes.clone();
+        notes.extend(notes::is_undefined(self.carried, &outcome).then_some(Note::WithoutPorts));
         FlowAnswer {
             source: self.source_name,
             destination: self.destination.name,
@@ -608,6 +618,7 @@ impl FlowCase<'_> {
             transport: self.carried,
             via: self.via,
             entry: self.entry,
+            notes,
             flow,
             outcome,
         }

@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 
+use crate::address_space::{address, bits, blocks, intervals};
 use crate::decide::{Absence, Identity};
 use crate::model::{Cluster, NodeId, Pod, PodId, PodPhase};
-use crate::net::Family;
+use crate::net::{Cidr, Family};
 use crate::program::{Owner, Program};
 
 /// The name of an end of a flow.
@@ -16,6 +17,8 @@ pub enum EndName {
     Node(NodeId),
     /// An address, of an object or outside the cluster.
     Address(IpAddr),
+    /// Addresses outside the cluster that no policy distinguishes.
+    Block(Cidr),
 }
 
 impl EndName {
@@ -28,6 +31,7 @@ impl EndName {
                 format!("node/{}", node.map_or("", |node| node.name))
             }
             EndName::Address(address) => address.to_string(),
+            EndName::Block(block) => block.to_string(),
         }
     }
 }
@@ -182,6 +186,47 @@ pub(crate) fn at<'c>(cluster: &'c Cluster<'c>, program: &Program, at: IpAddr) ->
         },
         None => external(at),
     }
+}
+
+/// Returns the ends of a block: its pods and nodes, and its parts outside the cluster that no policy
+/// distinguishes.
+pub(crate) fn within<'c>(
+    cluster: &'c Cluster<'c>,
+    program: &Program,
+    block: Cidr,
+) -> Vec<EndCandidate<'c>> {
+    let owners = program.owners.iter().map(|(address, _)| address);
+    let mut owned: Vec<IpAddr> = owners.filter(|it| block.contains(*it)).collect();
+    // The owners are a hash map: sorted, the answer is the same in every run.
+    owned.sort_unstable();
+    let mut ends: Vec<EndCandidate<'c>> = Vec::new();
+    ends.extend(owned.iter().map(|it| at(cluster, program, *it)));
+    for (first, last) in intervals(program, Family::of(block.first()), &[block]) {
+        if !block.contains(first) {
+            continue;
+        }
+        for part in blocks(first, last) {
+            ends.extend(first_free(&owned, part).map(|free| EndCandidate {
+                name: EndName::Block(part),
+                ..external(free)
+            }));
+        }
+    }
+    ends
+}
+
+/// Returns the first address of a block that no pod or node has. `owned` is sorted.
+fn first_free(owned: &[IpAddr], block: Cidr) -> Option<IpAddr> {
+    let family = Family::of(block.first());
+    let mut free = bits(block.first());
+    let start = owned.partition_point(|it| *it < block.first());
+    for owned in owned.iter().skip(start) {
+        if *owned != address(family, free) {
+            break;
+        }
+        free = free.checked_add(1)?;
+    }
+    (free <= bits(block.last())).then(|| address(family, free))
 }
 
 fn external<'c>(address: IpAddr) -> EndCandidate<'c> {

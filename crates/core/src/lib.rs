@@ -18,6 +18,7 @@
 //! * [`incremental`]: the same while objects change;
 //! * [`analysis`]: connectivity, differences, overridden rules, findings and advice.
 
+mod address_space;
 pub mod analysis;
 pub mod answer;
 pub mod budget;
@@ -34,7 +35,6 @@ pub mod labels;
 pub mod model;
 pub mod name_index;
 pub mod net;
-pub mod owners;
 pub mod plan;
 pub mod policy;
 mod policy_index;

@@ -86,6 +86,15 @@ pub enum RequestFailure {
 }
 
 impl Access {
+    /// Returns the namespace of the context. Sends nothing.
+    pub fn namespace(&self) -> Result<String, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(Error::Runtime)?;
+        Ok(runtime.block_on(self.config())?.default_namespace)
+    }
+
     /// Creates a client. Sends nothing yet.
     pub async fn server(&self) -> Result<Server, Error> {
         let mut config = self.config().await?;

@@ -146,6 +146,7 @@ fn families(cluster: &Cluster<'_>, other: &Endpoint, pod: &Pod<'_>) -> Vec<Famil
     let has = |addresses: &[IpAddr], family| addresses.iter().any(|it| Family::of(*it) == family);
     let others = |family| match other {
         Endpoint::Address(address) => Family::of(*address) == family,
+        Endpoint::Block(block) => Family::of(block.first()) == family,
         Endpoint::Node(name) => {
             let node = cluster.nodes.iter().find(|node| node.name == name);
             node.is_some_and(|node| has(&node.addresses, family))
@@ -241,9 +242,12 @@ pub fn named<'q>(queries: impl IntoIterator<Item = &'q FlowQuery>) -> Vec<IpAddr
     let endpoints = endpoints.flat_map(|query| [&query.source, &query.destination]);
     let addresses = endpoints.filter_map(|endpoint| match endpoint {
         Endpoint::Address(address) => Some(*address),
-        Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Service(..) | Endpoint::Node(_) => {
-            None
-        }
+        // Which addresses of a block matter is known only once policies are compiled.
+        Endpoint::Block(_)
+        | Endpoint::Pod(..)
+        | Endpoint::Workload(..)
+        | Endpoint::Service(..)
+        | Endpoint::Node(_) => None,
     });
     let mut addresses: Vec<IpAddr> = addresses.collect();
     addresses.sort_unstable();

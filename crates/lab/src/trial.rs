@@ -23,7 +23,7 @@ fn without_selves(completed: &CompletedCluster<'_>, answer: Answer) -> Answer {
     let is_self = |single: &FlowAnswer| {
         let made = match single.source {
             EndName::Pod(id) => id >= completed.first_made,
-            EndName::Node(_) | EndName::Address(_) => false,
+            EndName::Node(_) | EndName::Address(_) | EndName::Block(_) => false,
         };
         made && single.source == single.destination && !single.flow.via_service
     };

@@ -167,9 +167,10 @@ const EXPLAIN_USAGE: &str = "palisade explain [OPTIONS] [-f PATH] <SRC> <DST> [P
 #[derive(Args, Debug)]
 #[command(override_usage = EXPLAIN_USAGE)]
 #[command(after_help = "\
-Endpoints: NS/POD; NS/KIND/NAME (pod, deploy, sts, ds, rs, rc, job, cronjob, svc); node/NAME, a
-process in the network of that node; an IP address. Ports: tcp/8080, udp/53, sctp/9003, tcp/http (a
-port name of the destination), icmp, icmpv6, ip/47, any. Without a port, each set of ports that has
+Endpoints: NS/POD; NS/KIND/NAME (pod, deploy, sts, ds, rs, rc, job, cronjob, svc); POD and KIND/NAME
+in the namespace `default`; SERVICE.NS.svc; node/NAME, a process in the network of that node; an IP
+address; a block of addresses. A node's address with a nodePort means the Service. Ports: tcp/8080,
+8080 (TCP), udp/53, sctp/9003, tcp/http (a port name of the destination), icmp, icmpv6, ip/47, any. Without a port, each set of ports that has
 its own answer is shown.
 
 A flow is allowed if both directions allow it: egress at the source, ingress at the destination.

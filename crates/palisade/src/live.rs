@@ -74,6 +74,11 @@ impl Scope {
     }
 }
 
+/// Returns the namespace of the kubeconfig's context.
+pub(crate) fn namespace(access: &Access) -> anyhow::Result<String> {
+    access.namespace().map_err(|error| no_server(&error))
+}
+
 /// Reads what a command needs. Fails if the API server does not answer; kinds that it refuses to
 /// list are recorded.
 pub(crate) fn read(access: &Access, needs: &Needs<'_>) -> anyhow::Result<Live> {

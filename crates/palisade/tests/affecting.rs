@@ -504,7 +504,7 @@ fn what_does_not_exist_is_not_guessed_but_suggested() {
         ),
         (
             "netpol/open",
-            "policy `netpol/open` not found; did you mean `netpol/shop/open`?",
+            "policy `netpol/default/open` not found; did you mean `netpol/shop/open`?",
         ),
         ("anp/x", "policy `anp/x` not found"),
         ("10.9.9.9", "no pod has the address 10.9.9.9"),

@@ -193,7 +193,10 @@ fn flows_are_answered_in_order_and_errors_do_not_stop_them() {
         .map(|it| it["verdict"].as_str().unwrap())
         .collect();
     assert_eq!(verdicts, ["Deny", "Unknown", "Allow", "Unknown"]);
-    assert_eq!(answers[1]["error"], "pod `shop/nobody` not found");
+    assert_eq!(
+        answers[1]["error"],
+        "flows.txt:3: pod `shop/nobody` not found"
+    );
     assert_eq!(answers[2]["flow"]["port"], 8080);
     assert!(
         answers[3]["error"]
@@ -388,4 +391,145 @@ fn hostile_names_do_not_reach_the_terminal() {
         assert!(!ran.out.contains(command), "{:?}", ran.out);
     }
     assert!(Path::new(env!("CARGO_BIN_EXE_palisade")).exists());
+}
+
+/// Answers one flow, as JSON.
+fn explained(args: &[&str]) -> Value {
+    let ran = run(CLUSTER, &[args, &["-o", "json"]].concat(), "");
+    serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{}", ran.err))
+}
+
+#[test]
+fn endpoints_without_a_namespace_are_in_that_of_n() {
+    let full = explained(&["shop/web", "shop/db", "tcp/5432"]);
+    assert_eq!(full["verdict"], "Deny");
+    for [source, destination, port] in [
+        ["web", "db", "tcp/5432"],
+        ["pod/web", "pod/db", "5432"],
+        ["web", "svc/db", "80"],
+        ["web", "db.shop", "tcp/80"],
+        ["web", "db.shop.svc.cluster.local", "tcp/80"],
+    ] {
+        let answer = explained(&["-n", "shop", source, destination, port]);
+        let policies = &answer["ingress"]["policies"];
+        let name = format!("{source} {destination} {port}: {answer}");
+        assert_eq!(policies, &full["ingress"]["policies"], "{name}");
+    }
+    // Without -n it is the namespace `default`, which has no pods here.
+    let ran = run(CLUSTER, &["web", "shop/db", "tcp/5432"], "");
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("`default/web` not found"), "{}", ran.err);
+}
+
+#[test]
+fn a_namespace_that_does_not_exist_is_an_error_with_a_suggestion() {
+    let ran = run(
+        CLUSTER,
+        &["-n", "shpo", "shop/web", "shop/db", "tcp/80"],
+        "",
+    );
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    let expected = "palisade: namespace `shpo` not found; did you mean `shop`?\n";
+    assert_eq!(ran.err, expected);
+}
+
+#[test]
+fn a_block_of_addresses_is_mixed_where_its_addresses_differ() {
+    let policy = "
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: web, namespace: shop}
+spec:
+  podSelector: {matchLabels: {app: web}}
+  ingress:
+  - from:
+    - ipBlock: {cidr: 198.51.100.0/25}
+";
+    let manifests = format!("{CLUSTER}{policy}");
+    let verdict = |source: &str| {
+        let ran = run(&manifests, &[source, "shop/web", "8080", "-o", "json"], "");
+        let answer: Value = serde_json::from_str(&ran.out).unwrap();
+        (answer["verdict"].as_str().unwrap().to_owned(), answer)
+    };
+    assert_eq!(verdict("198.51.100.0/25").0, "Allow");
+    assert_eq!(verdict("198.51.100.128/25").0, "Deny");
+    let (mixed, answer) = verdict("198.51.100.0/24");
+    assert_eq!(mixed, "Mixed");
+    let parts = answer["answers"].as_array().unwrap();
+    let parts = parts
+        .iter()
+        .map(|it| [&it["flow"]["source"], &it["verdict"]]);
+    assert_eq!(
+        parts.collect::<Vec<_>>(),
+        [["198.51.100.0/25", "Allow"], ["198.51.100.128/25", "Deny"]]
+    );
+}
+
+#[test]
+fn verdicts_that_need_a_remark_have_one() {
+    let codes = |flow: [&str; 3]| {
+        let answer = explained(&flow);
+        let notes = answer["notes"].as_array().cloned().unwrap_or_default();
+        notes
+            .iter()
+            .map(|it| it["code"].to_string())
+            .collect::<Vec<_>>()
+    };
+    let outside = "\"ClusterAddressFromOutside\"";
+    assert_eq!(codes(["203.0.113.7", "10.96.0.1", "tcp/80"]), [outside]);
+    assert_eq!(
+        codes(["shop/db", "shop/svc/db", "tcp/80"]),
+        ["\"SelfThroughService\""]
+    );
+    assert_eq!(codes(["shop/web", "shop/db", "icmp"]), ["\"WithoutPorts\""]);
+    assert!(codes(["shop/web", "shop/db", "tcp/5432"]).is_empty());
+    let ran = run(CLUSTER, &["203.0.113.7", "10.96.0.1", "tcp/80"], "");
+    let note = "note: a cluster address is not reachable from outside the cluster\n";
+    assert!(ran.out.ends_with(note), "{}", ran.out);
+}
+
+#[test]
+fn numbers_out_of_range_are_reported_with_the_range() {
+    for (port, expected) in [
+        (
+            "tcp/70000",
+            "`70000` is not a port number; ports are 1 to 65535",
+        ),
+        (
+            "70000",
+            "`70000` is not a port number; ports are 1 to 65535",
+        ),
+        (
+            "ip/256",
+            "`256` is not an IP protocol number; these are 0 to 255",
+        ),
+    ] {
+        let ran = run(CLUSTER, &["shop/web", "shop/db", port], "");
+        assert_eq!(ran.code, 2);
+        assert!(ran.err.contains(expected), "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_line_without_a_port_is_answered_for_every_port() {
+    let ran = run(
+        CLUSTER,
+        &["--flows", "-", "-o", "jsonl"],
+        "shop/db shop/web\n",
+    );
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let answer: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(answer["verdict"], "Allow");
+    let ran = run(
+        CLUSTER,
+        &["--flows", "flows.txt", "-o", "jsonl"],
+        "\nshop/db\n",
+    );
+    let answer: Value = serde_json::from_str(&ran.out).unwrap();
+    let error = answer["error"].as_str().unwrap();
+    assert!(
+        error.starts_with("flows.txt:2: a flow query must be"),
+        "{error}"
+    );
 }

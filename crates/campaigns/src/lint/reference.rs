@@ -239,7 +239,7 @@ impl<'c> ReferenceCluster<'c> {
                 local_to: None,
                 only_receives: false,
             }),
-            EndName::Address(_) | EndName::Pod(_) | EndName::Node(_) => None,
+            EndName::Address(_) | EndName::Block(_) | EndName::Pod(_) | EndName::Node(_) => None,
         };
         for end in self.ends.iter().filter(fits).chain(&outside) {
             let destination = match direction {

@@ -120,7 +120,9 @@ impl FlowEvaluator<'_> {
         let id = match &query.destination {
             Endpoint::Service(namespace, name) => self.names.service(namespace, name).ok()?,
             Endpoint::Address(address) => self.services.at(*address)?,
-            Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Node(_) => return None,
+            Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Node(_) | Endpoint::Block(_) => {
+                return None;
+            }
         };
         let service = self.cluster.services.get(id.0 as usize)?;
         Some(&service.ports)

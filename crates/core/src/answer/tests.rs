@@ -1,5 +1,7 @@
 //! Answers to flow queries that follow from the specification, many of them its worked examples.
 
+mod dialed;
+
 use super::{Answer, FlowEvaluator, FlowVerdict};
 use crate::compile::compile;
 use crate::domain::DomainPattern;

@@ -1,78 +1,17 @@
 //! Unfolds a flow query: every source with every destination, after translation.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 
-use super::{FlowEvaluator, QueryError, Transport, is_pod};
+use super::services::{Dialed, backends, offered, offers, service_families};
+use super::{FlowEvaluator, Note, QueryError, Transport, is_pod};
 use crate::decide::Identity;
 use crate::flow_end::{self, Addresses, EndCandidate, EndName};
-use crate::model::{
-    Backend, BackendTarget, Cluster, NodeId, PodId, Service, ServiceId, ServicePort,
-};
+use crate::model::{Cluster, NodeId, PodId, ServiceId};
 use crate::net::{Family, Protocol};
-use crate::program::{Owner, Program};
+use crate::program::Owner;
 use crate::query::{Endpoint, FlowQuery, PortQuery};
 use crate::text::{nearest, ticked};
-
-/// The Services of a cluster, by what clients dial: an address of the Service, or a port of every
-/// node.
-#[derive(Debug)]
-pub struct Services {
-    by_address: HashMap<IpAddr, ServiceId>,
-    by_node_port: HashMap<(Protocol, NonZeroU16), ServiceId>,
-}
-
-impl Services {
-    pub(super) fn new(cluster: &Cluster<'_>) -> Services {
-        let mut by_address = HashMap::new();
-        let mut by_node_port = HashMap::new();
-        for (index, service) in cluster.services.iter().enumerate() {
-            let id = ServiceId(u32::try_from(index).unwrap_or(u32::MAX));
-            let addresses = service.cluster_addresses.iter();
-            for address in addresses.chain(&service.external_addresses) {
-                // If two Services claim an address, the first by namespace and name gets it. API
-                // servers allocate cluster addresses only once; files may repeat them.
-                by_address.entry(address.to_canonical()).or_insert(id);
-            }
-            for port in &service.ports {
-                if let Some(number) = port.node_port {
-                    by_node_port.entry((port.protocol, number)).or_insert(id);
-                }
-            }
-        }
-        Services {
-            by_address,
-            by_node_port,
-        }
-    }
-
-    /// Returns the Service that has an address.
-    pub(super) fn at(&self, address: IpAddr) -> Option<ServiceId> {
-        self.by_address.get(&address).copied()
-    }
-
-    /// Returns the Service to which a port of every node leads.
-    fn at_node_port(&self, port: &PortQuery) -> Option<ServiceId> {
-        match port {
-            PortQuery::Number(protocol, number) => {
-                self.by_node_port.get(&(*protocol, *number)).copied()
-            }
-            PortQuery::Name(..)
-            | PortQuery::Icmp
-            | PortQuery::Icmp6(_)
-            | PortQuery::Ip(_)
-            | PortQuery::Any => None,
-        }
-    }
-
-    /// Returns the node ports of a protocol.
-    pub(super) fn node_ports(&self, protocol: Protocol) -> impl Iterator<Item = NonZeroU16> {
-        let ports = self.by_node_port.keys();
-        let ports = ports.filter(move |(of, _)| *of == protocol);
-        ports.map(|(_, number)| *number)
-    }
-}
 
 /// One source, one destination and one port, evaluated in every family that fits.
 #[derive(Clone, Debug)]
@@ -86,6 +25,8 @@ pub(super) struct FlowCase<'c> {
     pub(super) via: Option<ServiceId>,
     /// The node through which the flow enters the cluster, if that is known.
     pub(super) entry: Option<NodeId>,
+    /// Remarks that do not depend on the verdict, sorted.
+    pub(super) notes: Vec<Note>,
     /// Whether a Service translated the destination; a pod that reaches itself is then evaluated
     /// (D77).
     pub(super) is_translated: bool,
@@ -104,6 +45,8 @@ struct Target<'c> {
     families: Vec<Family>,
     via: Option<ServiceId>,
     is_translated: bool,
+    /// Whether the query dials an address that exists only inside the cluster.
+    is_inside: bool,
     is_loopback: bool,
 }
 
@@ -114,17 +57,6 @@ enum Via<'c> {
     /// Outside traffic enters through a node (D79).
     Node(NodeId, EndCandidate<'c>),
     Service(ServiceId),
-}
-
-/// The ports of a Service that a client can dial at the destination of a query.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Dialed {
-    /// A name or an address of the Service: its own ports.
-    Service,
-    /// The same, or a node port: from outside, through a node.
-    Either,
-    /// An address of a node: only node ports lead to the Service.
-    NodePort,
 }
 
 impl<'c> FlowEvaluator<'c> {
@@ -144,9 +76,12 @@ impl<'c> FlowEvaluator<'c> {
             Some(Endpoint::Service(namespace, name)) => {
                 Via::Service(self.names.service(namespace, name)?)
             }
-            Some(Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Address(_)) => {
-                return Err(QueryError::Via);
-            }
+            Some(
+                Endpoint::Pod(..)
+                | Endpoint::Workload(..)
+                | Endpoint::Address(_)
+                | Endpoint::Block(_),
+            ) => return Err(QueryError::Via),
         };
         let sources = self.sources(source)?;
         let via = self.entered(&sources, destination, port, via)?;
@@ -270,7 +205,7 @@ impl<'c> FlowEvaluator<'c> {
                 }
                 self.candidates(endpoint)
             }
-            Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Node(_) => {
+            Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Node(_) | Endpoint::Block(_) => {
                 self.candidates(endpoint)
             }
         }
@@ -293,6 +228,13 @@ impl<'c> FlowEvaluator<'c> {
                 return Err(QueryError::Unspecified(*address));
             }
             Endpoint::Address(address) => vec![flow_end::at(self.cluster, self.program, *address)],
+            Endpoint::Block(block) => {
+                let ends = flow_end::within(self.cluster, self.program, *block);
+                if ends.is_empty() {
+                    return Err(QueryError::NoEndpoint(*block));
+                }
+                ends
+            }
             // `targets` translates Services before it looks up candidates.
             Endpoint::Service(..) => Vec::new(),
         })
@@ -314,15 +256,16 @@ impl<'c> FlowEvaluator<'c> {
                 return self.service_targets(id, port, None, via, dialed);
             }
             Endpoint::Address(address) => {
-                let family = Some(Family::of(*address));
+                let dials = Some(*address);
                 if let Some(id) = self.services.at(*address) {
-                    return self.service_targets(id, port, family, via, dialed);
+                    return self.service_targets(id, port, dials, via, dialed);
                 }
                 if let Some((id, _)) = self.behind_node_port(endpoint, port) {
-                    return self.service_targets(id, port, family, via, Dialed::NodePort);
+                    return self.service_targets(id, port, dials, via, Dialed::NodePort);
                 }
             }
-            Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Node(_) => {}
+            Endpoint::Pod(..) | Endpoint::Workload(..) | Endpoint::Node(_) | Endpoint::Block(_) => {
+            }
         }
         let is_loopback = matches!(endpoint, Endpoint::Address(address) if address.is_loopback());
         let candidates = self.candidates(endpoint)?;
@@ -342,6 +285,7 @@ impl<'c> FlowEvaluator<'c> {
                         Via::Nothing | Via::Node(..) => None,
                     },
                     is_translated: matches!(via, Via::Service(_)),
+                    is_inside: false,
                     is_loopback,
                 });
             }
@@ -418,7 +362,7 @@ impl<'c> FlowEvaluator<'c> {
         &self,
         id: ServiceId,
         port: &PortQuery,
-        family: Option<Family>,
+        address: Option<IpAddr>,
         via: &Via<'c>,
         dialed: Dialed,
     ) -> Result<Vec<Target<'c>>, QueryError> {
@@ -440,7 +384,17 @@ impl<'c> FlowEvaluator<'c> {
         };
         // A client that dials an address has chosen the family; a name stands for all families of
         // the Service.
+        let family = address.map(Family::of);
         let of_service = family.map_or_else(|| service_families(service), |it| vec![it]);
+        let is_inside = match address {
+            Some(address) => service.cluster_addresses.contains(&address),
+            // A name stands for every way to the Service.
+            None => {
+                !service.is_headless
+                    && service.external_addresses.is_empty()
+                    && offered.node_port.is_none()
+            }
+        };
         let mut targets = Vec::new();
         for (candidate, number) in backends(self.cluster, self.program, service, offered) {
             if let Via::Node(_, node) = via
@@ -455,6 +409,7 @@ impl<'c> FlowEvaluator<'c> {
                 families: of_service.clone(),
                 via: Some(id),
                 is_translated: !service.is_headless,
+                is_inside,
                 is_loopback: false,
             });
         }
@@ -462,6 +417,43 @@ impl<'c> FlowEvaluator<'c> {
             return Err(QueryError::NoBackend(name()));
         }
         Ok(targets)
+    }
+
+    /// Returns the remarks that the ends alone justify, sorted.
+    fn notes(&self, source: &EndCandidate<'_>, target: &Target<'_>) -> Vec<Note> {
+        let mut notes = Vec::new();
+        if target.is_inside && source.identity == Identity::External {
+            notes.push(Note::ClusterAddressFromOutside);
+        }
+        let own_node = flow_end::node_name(self.cluster, source);
+        if let Identity::Node(_) = target.end.identity
+            && own_node.is_some()
+            && own_node
+                == flow_end::runs_on(self.cluster, &target.end).or(self.node_at(&target.end))
+        {
+            notes.push(Note::OwnNode);
+        }
+        // A template stands for several pods, which reach each other.
+        if let Identity::Pod(id) = source.identity
+            && target.is_translated
+            && source.identity == target.end.identity
+            && self
+                .cluster
+                .pods
+                .get(id.0 as usize)
+                .is_some_and(|it| it.template.is_none())
+        {
+            notes.push(Note::SelfThroughService);
+        }
+        notes
+    }
+
+    /// Returns the node that has the address of an end.
+    fn node_at(&self, end: &EndCandidate<'_>) -> Option<&'c str> {
+        match end.identity {
+            Identity::Node(node) => Some(self.cluster.nodes.get(node?.0 as usize)?.name),
+            Identity::Pod(_) | Identity::External => None,
+        }
     }
 
     fn case(
@@ -479,6 +471,7 @@ impl<'c> FlowEvaluator<'c> {
             families: target.families.clone(),
             via: target.via,
             entry: None,
+            notes: self.notes(source, target),
             is_translated: target.is_translated,
             node_local: false,
             is_loopback: target.is_loopback,
@@ -538,40 +531,6 @@ impl<'c> FlowEvaluator<'c> {
     }
 }
 
-/// Returns the families in which clients dial a Service.
-pub(crate) fn service_families(service: &Service<'_>) -> Vec<Family> {
-    let addresses = &service.cluster_addresses;
-    let mut families = Family::BOTH.to_vec();
-    // A headless Service has no cluster address; its backends decide the family.
-    if !addresses.is_empty() {
-        families.retain(|family| addresses.iter().any(|it| Family::of(*it) == *family));
-    }
-    families
-}
-
-/// Returns the backends of a port of a Service, each with its own port (D78).
-pub(crate) fn backends<'c>(
-    cluster: &'c Cluster<'c>,
-    program: &Program,
-    service: &Service<'_>,
-    offered: &ServicePort<'_>,
-) -> Vec<(EndCandidate<'c>, NonZeroU16)> {
-    let backing = |backend: &Backend| {
-        let candidate = match backend.target {
-            BackendTarget::Pod(id) => flow_end::pod(cluster, program, id),
-            BackendTarget::Address(it) => flow_end::at(cluster, program, it),
-        };
-        // Clients of a headless Service dial its backends directly: nothing is translated.
-        let number = if service.is_headless {
-            offered.port
-        } else {
-            backend.port
-        };
-        (candidate, number)
-    };
-    offered.backends.iter().map(backing).collect()
-}
-
 fn is_local_service(cluster: &Cluster<'_>, via: Option<ServiceId>) -> bool {
     let service = via.and_then(|id| cluster.services.get(id.0 as usize));
     service.is_some_and(|service| service.external_traffic_local)
@@ -582,34 +541,4 @@ fn families(carried: Transport, among: &[Family]) -> Vec<Family> {
     let only = carried.family();
     let fits = |family: &Family| only.is_none_or(|only| only == *family);
     among.iter().copied().filter(fits).collect()
-}
-
-/// Returns the port of a Service that a client dials.
-fn offered<'s, 'a>(
-    service: &'s Service<'a>,
-    port: &PortQuery,
-    dialed: Dialed,
-) -> Option<&'s ServicePort<'a>> {
-    let mut ports = service.ports.iter();
-    match port {
-        PortQuery::Number(protocol, number) => ports.find(|it| {
-            let is_port = dialed != Dialed::NodePort && it.port == *number;
-            let is_node_port = dialed != Dialed::Service && it.node_port == Some(*number);
-            it.protocol == *protocol && (is_port || is_node_port)
-        }),
-        PortQuery::Name(protocol, name) => {
-            ports.find(|it| it.protocol == *protocol && it.name == Some(name))
-        }
-        PortQuery::Icmp | PortQuery::Icmp6(_) | PortQuery::Ip(_) | PortQuery::Any => None,
-    }
-}
-
-fn offers(service: &Service<'_>) -> String {
-    let port =
-        |it: &ServicePort<'_>| format!("{}/{}", it.protocol.name().to_ascii_lowercase(), it.port);
-    let ports: Vec<String> = service.ports.iter().map(port).collect();
-    if ports.is_empty() {
-        return "none".to_owned();
-    }
-    ports.join(", ")
 }

@@ -21,7 +21,7 @@ pub(crate) fn every() -> Value {
 }
 
 #[test]
-fn network_policies() {
+fn network_policies_are_a_union_that_isolates() {
     let closed = np("x/np", json!({"ingress": []}));
     example(
         1,
@@ -144,7 +144,7 @@ fn network_policies() {
 }
 
 #[test]
-fn tiers() {
+fn tiers_are_evaluated_in_order() {
     let closed = np("x/np", json!({"ingress": []}));
     let p = cnp(
         "a10",
@@ -327,7 +327,7 @@ fn tiers() {
 }
 
 #[test]
-fn fail_closed() {
+fn defective_rules_fail_closed() {
     for (action, verdict) in [("Accept", "Allow"), ("Deny", "Deny"), ("Pass", "Deny")] {
         let p = cnp(
             "a10",

@@ -8,7 +8,7 @@ const ANP: &str = "AdminNetworkPolicy";
 const OLD: &str = "networking.k8s.io/v1alpha1";
 
 #[test]
-fn early_forms() {
+fn admin_network_policies_of_every_dialect_are_evaluated() {
     let tenant =
         json!({"namespaces": {"matchExpressions": [{"key": "tenant", "operator": "Exists"}]}});
     let p = anp(
@@ -46,7 +46,7 @@ fn early_forms() {
 }
 
 #[test]
-fn source_2() {
+fn the_policies_of_2021_have_their_own_order() {
     let named = |n: &str| json!({"matchLabels": {"kubernetes.io/metadata.name": n}});
     let apps = |apps: &[&str]| json!({"namespaceSelector": named("x"), "podSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": apps}]}});
     let pods: Vec<Value> = ["a", "b", "c", "d"]
@@ -108,7 +108,7 @@ fn source_2() {
 }
 
 #[test]
-fn source_1() {
+fn policies_of_2016_apply_where_an_annotation_isolates() {
     for (word, lines) in [
         (
             "true",
@@ -134,7 +134,7 @@ fn source_1() {
 }
 
 #[test]
-fn others() {
+fn a_network_policy_replaces_a_baseline_deny() {
     let base = cnp(
         "b1000",
         "B1000",
@@ -154,6 +154,10 @@ fn others() {
         &[base, p],
         "203.0.113.7 x/a tcp/80 : Allow\ny/c x/a tcp/80 : Deny ; ingress Deny Isolation netpol/x/np",
     );
+}
+
+#[test]
+fn the_address_of_a_terminated_pod_is_free() {
     let mut job = super::pod("y/job", "job", "n1", 9, json!([]));
     job["status"]["phase"] = json!("Succeeded");
     let k = super::pod("z/k", "k", "n1", 9, json!([]));
@@ -166,6 +170,10 @@ fn others() {
         &[job, k, p],
         "z/k x/a tcp/80 : Deny\n10.0.0.9 x/a tcp/80 : Deny\ny/job x/a tcp/80 : error",
     );
+}
+
+#[test]
+fn cluster_policies_come_before_the_baseline_admin_policy() {
     let b5 = cnp(
         "b5",
         "B5",
@@ -181,6 +189,10 @@ fn others() {
         &[b5, banp],
         "y/c x/a tcp/80 : Allow\nz/d x/a tcp/80 : Deny ; ingress Deny BaselineRule banp/default#ingress[0]",
     );
+}
+
+#[test]
+fn a_pod_peer_without_namespaces_is_of_all_namespaces() {
     let p = cnp(
         "a10",
         "A10",
@@ -191,6 +203,10 @@ fn others() {
         &[p, np("x/np", json!({"ingress": []}))],
         "z/d x/a tcp/80 : Allow",
     );
+}
+
+#[test]
+fn a_domain_name_matches_learned_addresses_only() {
     let mut all = world();
     all.push(cnp("a10", "A10", json!({"egress": [{"action": "Accept", "to": [{"domainNames": ["*.example.com"]}], "protocols": [{"tcp": {"destinationPort": {"number": 443}}}]}]})));
     all.push(cnp(

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
+use palisade_core::model::Cluster;
+use palisade_core::query::DEFAULT_NAMESPACE;
+use palisade_core::text::{nearest, ticked};
 use palisade_kube::Access;
 
 use super::InputArgs;
@@ -86,23 +89,46 @@ impl LiveArgs {
     }
 }
 
-/// Which namespaces to read if the cluster refuses to list all.
+/// The namespace of endpoints that are written without one.
 #[derive(Args, Debug, Default)]
-#[command(next_help_heading = "Live cluster")]
 pub(crate) struct NamespaceArgs {
-    /// Read this namespace if the cluster refuses to list all of them; repeatable
+    /// The namespace of endpoints without one [default: that of the kubeconfig's context, or
+    /// `default` for files]. If the cluster refuses to list all namespaces, this one is read;
+    /// repeatable
     #[arg(long, short, value_name = "NS")]
     pub(crate) namespace: Vec<String>,
 }
 
 impl NamespaceArgs {
-    /// Returns the namespaces. They are an error if only files are read.
-    pub(crate) fn namespaces(&self, input: &InputArgs) -> anyhow::Result<&[String]> {
-        if !input.is_live() && !self.namespace.is_empty() {
-            bail!("-n needs the live cluster; add --with-cluster");
+    /// Returns the namespace of endpoints that are written without one.
+    pub(crate) fn default(&self, input: &InputArgs) -> anyhow::Result<String> {
+        match self.namespace.first() {
+            Some(namespace) => Ok(namespace.clone()),
+            None if input.is_live() => crate::live::namespace(&input.live.access()),
+            None => Ok(DEFAULT_NAMESPACE.to_owned()),
         }
-        Ok(&self.namespace)
     }
+
+    /// Fails if a namespace is not in the cluster: a typo would name endpoints that do not exist.
+    pub(crate) fn check(&self, cluster: &Cluster<'_>) -> anyhow::Result<()> {
+        let names: Vec<&str> = cluster.namespaces.iter().map(|it| it.name).collect();
+        for name in &self.namespace {
+            if !names.contains(&&**name) {
+                bail!("{}", no_namespace(&names, name));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the error for a namespace that is not among `names`.
+pub(crate) fn no_namespace(names: &[&str], name: &str) -> String {
+    let help = match nearest(name, names) {
+        Some(near) => format!("; did you mean {}?", ticked(near)),
+        None if names.is_empty() => "; the input has no namespace".to_owned(),
+        None => String::new(),
+    };
+    format!("namespace {} not found{help}", ticked(name))
 }
 
 /// The units of a duration, longest names first: `m` is a prefix of `ms`.

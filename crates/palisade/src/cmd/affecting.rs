@@ -33,10 +33,22 @@ const POLICY_APIS: [PolicyApi; 7] = [
     PolicyApi::Default,
 ];
 
+/// The short names of policies, each with the longer words that `kubectl` takes.
+const POLICY_WORDS: [(&str, &[&str]); 4] = [
+    ("netpol", &["networkpolicy", "networkpolicies"]),
+    ("cnp", &["clusternetworkpolicy", "clusternetworkpolicies"]),
+    ("anp", &["adminnetworkpolicy", "adminnetworkpolicies"]),
+    (
+        "banp",
+        &["baselineadminnetworkpolicy", "baselineadminnetworkpolicies"],
+    ),
+];
+
 /// Runs the command for a pod, a workload or a policy.
 pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
-    let relevant = named(&Endpoint::parse(&args.what).ok());
-    let namespaces = args.within.namespaces(&args.cluster.input)?;
+    let namespace = args.within.default(&args.cluster.input)?;
+    let relevant = named(&Endpoint::parse_in(&args.what, &namespace).ok());
+    let namespaces = &args.within.namespace;
     let scope = Scope::Everything;
     let inputs = crate::cluster::inputs(&args.cluster, cli, scope, &relevant, namespaces)?;
     let Some(manifests) = crate::cluster::objects(&args.cluster, cli, &inputs) else {
@@ -44,10 +56,16 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     };
     let lowered = crate::cluster::lowered(&args.cluster, cli, &inputs, &manifests)?;
     let cluster = &lowered.cluster;
+    args.within.check(cluster)?;
     let builder = AffectingBuilder::new(cluster, &manifests.objects, &inputs.sources);
     let program = crate::cluster::compiled(cli, cluster);
     let wide = cli.verbose || args.output == OutputFormat::Wide;
-    match target(cluster, &program, &manifests.objects, &args.what)? {
+    match target(
+        cluster,
+        &program,
+        &manifests.objects,
+        (&args.what, &namespace),
+    )? {
         AffectingTarget::Pods(endpoint, pods) => {
             let answers = on_pods(&builder, cluster, &program, &endpoint, &pods);
             print_pods(args.output, &answers, wide, &inputs.missing)?;
@@ -179,16 +197,17 @@ fn target(
     cluster: &Cluster<'_>,
     program: &Program,
     objects: &[Object<'_>],
-    text: &str,
+    (text, namespace): (&str, &str),
 ) -> anyhow::Result<AffectingTarget> {
     // The id of a rule also names its policy.
     let id = text.split('#').next().unwrap_or_default();
+    let id = &policy_id(id, namespace);
     let ids = (0..cluster.policies.len()).filter_map(|it| u32::try_from(it).ok());
     let mut ids = ids.map(PolicyId);
-    if let Some(policy) = ids.find(|it| cluster.policy_name(*it) == id) {
+    if let Some(policy) = ids.find(|it| cluster.policy_name(*it) == *id) {
         return Ok(AffectingTarget::Policy(policy));
     }
-    let found = pods(cluster, program, text);
+    let found = pods(cluster, program, (text, namespace));
     let word = id.split('/').next().unwrap_or_default();
     let is_policy = id.contains('/') && POLICY_APIS.iter().any(|it| it.short() == word);
     match found {
@@ -201,14 +220,30 @@ fn target(
     }
 }
 
+/// Returns a policy id with the short name of its kind, and with the namespace if that is missing.
+fn policy_id(text: &str, namespace: &str) -> String {
+    let parts: Vec<&str> = text.split('/').collect();
+    let (Some(word), Some(name)) = (parts.first(), parts.last()) else {
+        return text.to_owned();
+    };
+    let is = |it: &&(&str, &[&str])| it.1.iter().any(|long| long.eq_ignore_ascii_case(word));
+    let short = POLICY_WORDS.iter().find(is).map_or(*word, |it| it.0);
+    match parts.as_slice() {
+        [_, namespace, _] => format!("{short}/{namespace}/{name}"),
+        [_, _] if matches!(short, "netpol" | "np0") => format!("{short}/{namespace}/{name}"),
+        [_, _] => format!("{short}/{name}"),
+        _ => text.to_owned(),
+    }
+}
+
 /// Returns the canonical name of an endpoint, and its pods.
 fn pods(
     cluster: &Cluster<'_>,
     program: &Program,
-    text: &str,
+    (text, namespace): (&str, &str),
 ) -> anyhow::Result<(String, Vec<PodId>)> {
     let index = NameIndex::new(cluster);
-    match Endpoint::parse(text)? {
+    match Endpoint::parse_in(text, namespace)? {
         Endpoint::Pod(namespace, name) => {
             let pod = index.pod(&namespace, &name)?;
             Ok((cluster.pod_name(pod), vec![pod]))
@@ -240,6 +275,9 @@ fn pods(
             }
             None => bail!("no pod has the address {address}"),
         },
+        Endpoint::Block(block) => {
+            bail!("{block} is a block of addresses; name a pod, or the address of a pod")
+        }
     }
 }
 

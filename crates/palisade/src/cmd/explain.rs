@@ -23,15 +23,18 @@ use crate::view::{DocumentFormat, json, write_limited};
 
 /// Answers one flow query, or one on each line of a file.
 pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
-    let lines = flows::lines(&args.flow, args.flows.as_deref(), &args.cluster.input)?;
+    let input = &args.cluster.input;
+    let namespace = args.within.default(input)?;
+    let lines = flows::lines(&args.flow, args.flows.as_deref(), input, &namespace)?;
     let relevant = named(flows::endpoints(&lines));
-    let namespaces = args.within.namespaces(&args.cluster.input)?;
+    let namespaces = &args.within.namespace;
     let scope = Scope::Everything;
     let inputs = crate::cluster::inputs(&args.cluster, cli, scope, &relevant, namespaces)?;
     let Some(manifests) = crate::cluster::objects(&args.cluster, cli, &inputs) else {
         return Ok(Outcome::Unanswered);
     };
     let lowered = crate::cluster::lowered(&args.cluster, cli, &inputs, &manifests)?;
+    args.within.check(&lowered.cluster)?;
     let program = crate::cluster::compiled(cli, &lowered.cluster);
     let evaluator = FlowEvaluator::new(&lowered.cluster, &program);
     let audited = audited_programs(&lowered.cluster);
@@ -152,16 +155,16 @@ fn answer<'t>(
     style: Style,
     line: FlowLine,
 ) -> anyhow::Result<Printed<'t>> {
-    let ParsedFlow { query, flow } = match line {
-        FlowLine::Query(parsed) => parsed,
+    let ParsedFlow { query, flow, place } = match line {
+        FlowLine::Query(parsed) => *parsed,
         FlowLine::Invalid(flow, error) => return style.unanswered(flow, error),
     };
     if query.port == PortQuery::Any {
-        return any_port(explainer, style, flow, &query);
+        return any_port(explainer, style, flow, (&query, place));
     }
     let answer = match explainer.evaluator().answer(&query) {
         Ok(answer) => answer,
-        Err(error) => return style.unanswered(flow, error.to_string()),
+        Err(error) => return style.unanswered(flow, ParsedFlow::error(place, &error)),
     };
     let explanation = Explanation {
         dry_run: dry_run(dry_runs, &query),
@@ -176,11 +179,11 @@ fn any_port<'t>(
     explainer: &Explainer<'t>,
     style: Style,
     flow: NamedFlow,
-    query: &FlowQuery,
+    (query, place): (&FlowQuery, Option<String>),
 ) -> anyhow::Result<Printed<'t>> {
     let answers = match explainer.evaluator().answer_ports(query) {
         Ok(answers) => answers,
-        Err(error) => return style.unanswered(flow, error.to_string()),
+        Err(error) => return style.unanswered(flow, ParsedFlow::error(place, &error)),
     };
     let outcome = join(&answers).map_or(Outcome::Unanswered, |it| of(it.verdict));
     let printed = if style.is_text() {

@@ -7,6 +7,8 @@ mod watch;
 
 use std::io::Write;
 
+use palisade_core::query::DEFAULT_NAMESPACE;
+
 use self::inside::{LabProcess, enter};
 use self::round::RoundInput;
 use crate::Outcome;
@@ -36,7 +38,7 @@ pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         return watch::run(args, cli);
     }
     let flows = match &args.flows {
-        Some(path) => Some(flows::lines(&[], Some(path), input)?),
+        Some(path) => Some(flows::lines(&[], Some(path), input, DEFAULT_NAMESPACE)?),
         None => None,
     };
     let inputs = collected(input, || Ok(live))?;

@@ -102,6 +102,7 @@ impl<'c> Finder<'c> {
             }
             Endpoint::Node(name) => Filter::Node(self.directory.node(&name)?),
             Endpoint::Address(address) => self.address(address),
+            Endpoint::Block(block) => Filter::Block(block),
         })
     }
 
@@ -374,11 +375,12 @@ mod tests {
             PortFilter::Named(protocol, name) => format!("{protocol} {name}"),
         };
         assert_eq!(words("tcp/80"), "tcp/80");
+        assert_eq!(words("80"), "tcp/80");
         assert_eq!(words("TCP/8000-8080"), "tcp/8000-8080");
         assert_eq!(words("udp/*"), "udp/*");
         assert_eq!(words("tcp/my-port"), "TCP my-port");
         assert_eq!(words("icmp"), "icmp");
-        for wrong in ["tcp/0", "tcp/9-1", "80", "ip/6"] {
+        for wrong in ["tcp/0", "tcp/9-1", "web", "ip/6"] {
             assert!(port(wrong).is_err(), "{wrong}");
         }
     }

@@ -123,8 +123,7 @@ fn style(state: State) -> Style {
 /// Formats ports in lines.
 fn port_lines(ports: &Ports, most: usize) -> Vec<(State, String)> {
     let mut lines = Vec::new();
-    for (state, text) in ports.short(most) {
-        let words: Vec<String> = text.split(", ").map(str::to_owned).collect();
+    for (state, words) in ports.short(most) {
         lines.extend(
             wrapped(&words, PORTS_WIDTH)
                 .into_iter()

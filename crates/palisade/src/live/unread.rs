@@ -67,7 +67,7 @@ pub(crate) fn named<'e>(endpoints: impl IntoIterator<Item = &'e Endpoint>) -> Re
             Endpoint::Service(..) => kinds.extend([Kind::Service, Kind::EndpointSlice]),
             Endpoint::Node(_) => kinds.extend([Kind::Node]),
             // The address may belong to a Service or to a node.
-            Endpoint::Address(_) => {
+            Endpoint::Address(_) | Endpoint::Block(_) => {
                 kinds.extend([Kind::Service, Kind::EndpointSlice, Kind::Node]);
             }
         }

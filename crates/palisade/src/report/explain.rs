@@ -4,7 +4,7 @@ mod builder;
 mod remedy;
 mod text;
 
-use palisade_core::answer::{DirectionAnswer, FlowVerdict, Reason};
+use palisade_core::answer::{DirectionAnswer, FlowVerdict, Note, Reason};
 use palisade_core::decide::Cause;
 use palisade_core::explain::StepOutcome;
 use palisade_core::policy::Direction;
@@ -33,6 +33,10 @@ pub struct Explanation<'t> {
     pub changes: Vec<Vec<String>>,
     /// The verdicts of audited policies.
     pub dry_run: Vec<DryRun>,
+    /// Remarks that change no verdict, sorted.
+    pub notes: Vec<Note>,
+    /// How many backends of a Service have the verdict, if all have the same.
+    pub n_backends: usize,
     /// The explanations of the parts, if they differ.
     pub answers: Vec<Explanation<'t>>,
 }
@@ -184,6 +188,8 @@ impl<'t> Explanation<'t> {
             ingress: None,
             changes: Vec::new(),
             dry_run: Vec::new(),
+            notes: Vec::new(),
+            n_backends: 0,
             answers: Vec::new(),
         }
     }

@@ -115,9 +115,9 @@ struct PortsView<'a> {
 impl<'a> PortsView<'a> {
     fn new(ports: &'a Ports) -> PortsView<'a> {
         PortsView {
-            ports: &ports.allowed,
-            mixed_ports: &ports.mixed,
-            unknown_ports: &ports.unknown,
+            ports: &ports.allowed.words,
+            mixed_ports: &ports.mixed.words,
+            unknown_ports: &ports.unknown.words,
         }
     }
 }
@@ -223,7 +223,12 @@ impl<'a> PageView<'a> {
         } = table;
         let cells = reaches.all().iter().map(|it| {
             let open = u8::from(it.open);
-            (&*it.allowed, &*it.mixed, &*it.unknown, open)
+            (
+                &*it.allowed.words,
+                &*it.mixed.words,
+                &*it.unknown.words,
+                open,
+            )
         });
         let kind_list = kinds.list.iter();
         PageView {

@@ -1,6 +1,6 @@
 //! The documents of `explain`.
 
-use palisade_core::answer::Reason;
+use palisade_core::answer::{Note, Reason};
 use palisade_core::decide::{Absence, Cause, Exemption};
 use serde::Serialize;
 
@@ -30,6 +30,12 @@ pub struct ExplanationView<'t> {
     /// The verdicts of audited policies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     dry_run: Vec<DryRunView>,
+    /// Remarks that change no verdict.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<NoteView>,
+    /// How many backends of a Service have this verdict, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backends: Option<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     answers: Vec<ExplanationView<'t>>,
 }
@@ -45,6 +51,8 @@ impl<'t> From<Explanation<'t>> for ExplanationView<'t> {
             ingress,
             changes,
             dry_run,
+            notes,
+            n_backends,
             answers,
         } = explanation;
         ExplanationView {
@@ -57,6 +65,8 @@ impl<'t> From<Explanation<'t>> for ExplanationView<'t> {
             ingress: ingress.map(SideView::new),
             changes: changes.iter().map(|lines| lines.join("\n")).collect(),
             dry_run: dry_run.into_iter().map(DryRunView::new).collect(),
+            notes: notes.into_iter().map(NoteView::new).collect(),
+            backends: Some(n_backends).filter(|it| *it > 1),
             answers: answers.into_iter().map(ExplanationView::from).collect(),
         }
     }
@@ -75,6 +85,23 @@ impl DryRunView {
         DryRunView {
             policy: dry_run.policy,
             verdict: dry_run.verdict.name(),
+        }
+    }
+}
+
+/// A remark that changes no verdict.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NoteView {
+    code: &'static str,
+    message: &'static str,
+}
+
+impl NoteView {
+    fn new(note: Note) -> NoteView {
+        NoteView {
+            code: note.name(),
+            message: note.message(),
         }
     }
 }

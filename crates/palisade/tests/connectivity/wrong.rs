@@ -26,7 +26,7 @@ fn what_cannot_be_answered_is_said() {
         (&["--from", "10.0.0.0/33"], "is not a block of addresses"),
         (&["--from", "x/svc/a"], "a Service cannot be a source"),
         (&["--from", "services"], "a Service cannot be a source"),
-        (&["--port", "80"], "is not a port"),
+        (&["--port", "web"], "is not a port"),
         (&["--port", "tcp/9-1"], "is not a range of ports"),
         (
             &["-n", "ww"],

@@ -85,7 +85,7 @@ pub(super) fn go(
     let lines = flows.unwrap_or_else(|| {
         let matrix = questions::matrix(&completed).into_iter();
         matrix
-            .map(|question| FlowLine::Query(describe(question)))
+            .map(|question| FlowLine::Query(Box::new(describe(question))))
             .collect()
     });
     planner.keep_free(queries(&lines));
@@ -179,6 +179,7 @@ fn describe(query: FlowQuery) -> ParsedFlow {
     ParsedFlow {
         flow: flow.with_query(&query.port),
         query,
+        place: None,
     }
 }
 
@@ -189,6 +190,7 @@ fn endpoint(endpoint: &Endpoint) -> String {
         Endpoint::Service(namespace, name) => format!("{namespace}/svc/{name}"),
         Endpoint::Node(name) => format!("node/{name}"),
         Endpoint::Address(address) => address.to_string(),
+        Endpoint::Block(block) => block.to_string(),
     }
 }
 
@@ -209,8 +211,8 @@ impl Rows {
     ) -> Rows {
         let mut rows = Vec::with_capacity(lines.len());
         for line in lines {
-            let ParsedFlow { query, flow } = match line {
-                FlowLine::Query(parsed) => parsed,
+            let ParsedFlow { query, flow, place } = match line {
+                FlowLine::Query(parsed) => *parsed,
                 FlowLine::Invalid(flow, error) => {
                     rows.push((flow, Err(error)));
                     continue;
@@ -225,7 +227,7 @@ impl Rows {
                 Ok(trial) => rows.push((flow, Ok(trial))),
                 // The matrix has every pair, also those that share no address family.
                 Err(QueryError::NoFamily | QueryError::WrongFamily(..)) if is_matrix => {}
-                Err(error) => rows.push((flow, Err(error.to_string()))),
+                Err(error) => rows.push((flow, Err(ParsedFlow::error(place, &error)))),
             }
         }
         Rows { rows, is_matrix }

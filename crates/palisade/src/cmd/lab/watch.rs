@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use palisade_api::{MAX_SOURCE_BYTES, Source};
+use palisade_core::query::DEFAULT_NAMESPACE;
 use palisade_lab::visit::{AnnouncedLab, announce};
 use palisade_watch::list::read_bounded;
 use palisade_watch::{File, FileChanges, Files, Options, Root, WaitResult};
@@ -212,7 +213,11 @@ impl WatchedInputs {
                     let source = Source::new(name, bytes.as_ref().clone());
                     parsed.inputs.sources.push(source);
                 }
-                Use::Flows => parsed.flows = Some(flows::parse(&String::from_utf8_lossy(bytes))),
+                Use::Flows => {
+                    let (name, text) = (path.display().to_string(), String::from_utf8_lossy(bytes));
+                    let lines = flows::parse(&clean(&name), &text, DEFAULT_NAMESPACE);
+                    parsed.flows = Some(lines);
+                }
                 Use::Names => {
                     let text = String::from_utf8_lossy(bytes);
                     parsed.learned = crate::cluster::learned_of(path, &text)?;

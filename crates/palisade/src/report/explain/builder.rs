@@ -1,12 +1,14 @@
 //! Builds explanations from the answers of the engine.
 
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use palisade_api::{Lines, Object, Source};
+use palisade_core::EndName;
 use palisade_core::analysis::nearest::{NearMiss, nearest};
 use palisade_core::analysis::remedy::{Denial, remedies};
 use palisade_core::answer::{
-    Answer, DirectionAnswer, FlowAnswer, FlowEvaluator, Outcome, PortAnswer, join,
+    Answer, DirectionAnswer, FlowAnswer, FlowEvaluator, Note, Outcome, PortAnswer, join,
 };
 use palisade_core::decide::Cause;
 use palisade_core::explain::Step;
@@ -94,6 +96,8 @@ impl<'t> Explainer<'t> {
         };
         let mut witness = answer.flows.first();
         let mut answers = Vec::new();
+        let notes = answer.flows.iter().flat_map(|it| &it.notes).copied();
+        let notes: BTreeSet<Note> = notes.collect();
         if let [single] = answer.flows.as_slice() {
             if single.via.is_some() && flow.ports.is_none() {
                 flow = self.single_flow(single);
@@ -114,6 +118,12 @@ impl<'t> Explainer<'t> {
         }
         Explanation {
             head,
+            notes: notes.into_iter().collect(),
+            n_backends: if answers.is_empty() {
+                n_backends(answer)
+            } else {
+                0
+            },
             answers,
             ..self.report(flow, &answer.outcome, witness)
         }
@@ -211,6 +221,8 @@ impl<'t> Explainer<'t> {
             ingress: Some(ingress),
             changes: changes.unwrap_or_default(),
             dry_run: Vec::new(),
+            notes: Vec::new(),
+            n_backends: 0,
             answers: Vec::new(),
         }
     }
@@ -424,3 +436,10 @@ const FAR: usize = 200;
 
 /// The most bytes of a rule that are shown.
 const MOST_SHOWN: usize = 1 << 14;
+
+/// Returns the number of backends of a Service among the flows of an answer.
+fn n_backends(answer: &Answer) -> usize {
+    let through = answer.flows.iter().filter(|it| it.via.is_some());
+    let backends: BTreeSet<EndName> = through.map(|it| it.destination).collect();
+    backends.len()
+}

@@ -46,6 +46,13 @@ impl Explanation<'_> {
                 verdict.name()
             );
         }
+        if self.n_backends > 1 {
+            let n_backends = self.n_backends;
+            writeln!(text, "  {n_backends} backends have this verdict").unwrap_or_default();
+        }
+        for note in &self.notes {
+            writeln!(text, "  {} {}", painted(BOLD, "note:"), note.message()).unwrap_or_default();
+        }
         text
     }
 

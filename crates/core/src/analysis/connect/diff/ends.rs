@@ -3,10 +3,11 @@
 use rustc_hash::FxHashMap;
 
 use super::Version;
+use crate::address_space::{self, address, bits};
 use crate::analysis::connect::Member;
 use crate::analysis::connect::keys::{self, AddressClasses};
 use crate::analysis::connect::members::{MemberView, members};
-use crate::analysis::connect::networks::{self, Outside, address, bits};
+use crate::analysis::connect::networks::{self, Outside};
 use crate::compile::count;
 use crate::model::{Cluster, NodeId, PodId};
 use crate::net::{Cidr, Family};
@@ -86,7 +87,7 @@ fn end_key<'c>(cluster: &'c Cluster<'c>, member: Member) -> Option<EndpointName<
     }
 }
 
-/// Returns the endpoints: those of the new cluster in order, those that are gone, and the networks
+/// Returns the endpoints: those of the new cluster in order, those that were removed, and the networks
 /// outside, split where either cluster distinguishes addresses.
 pub(super) fn compared_ends(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec<ComparedEndpoint> {
     // By name, not by index: an object has another index as soon as any other one is added.
@@ -107,9 +108,9 @@ pub(super) fn compared_ends(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec
             });
         }
     }
-    let mut gone: Vec<u32> = left.into_values().collect();
-    gone.sort_unstable();
-    endpoints.extend(gone.into_iter().map(|id| ComparedEndpoint {
+    let mut removed: Vec<u32> = left.into_values().collect();
+    removed.sort_unstable();
+    endpoints.extend(removed.into_iter().map(|id| ComparedEndpoint {
         old: Some(id),
         new: None,
         blocks: Vec::new(),
@@ -162,7 +163,7 @@ fn outside(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec<ComparedEndpoint
                 }
                 if let Some(endpoint) = endpoints.get_mut(id) {
                     let (first, last) = (address(family, first), address(family, last));
-                    endpoint.blocks.extend(networks::blocks(first, last));
+                    endpoint.blocks.extend(address_space::blocks(first, last));
                 }
             }
             // Both lists are sorted and disjoint: the piece that ends first overlaps no more.
@@ -194,6 +195,8 @@ fn merged(blocks: Vec<Cidr>) -> Vec<Cidr> {
         }
     }
     let runs = runs.into_iter();
-    runs.flat_map(|(first, last)| networks::blocks(address(family, first), address(family, last)))
-        .collect()
+    runs.flat_map(|(first, last)| {
+        address_space::blocks(address(family, first), address(family, last))
+    })
+    .collect()
 }

@@ -201,7 +201,7 @@ fn addresses(sides: [&ClusterSide<'_>; 2], family: Family) -> Vec<[AddressAtom; 
     };
     let starts = starts.into_iter().filter(|it| *it <= highest);
     let addresses = starts.filter(is_possible).map(|bits| {
-        let address = crate::analysis::connect::networks::address(family, bits);
+        let address = crate::address_space::address(family, bits);
         sides.map(|side| side.program.address_atom(address))
     });
     addresses.collect()

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::compile::count;
+use super::labels::count;
 use crate::model::{Cluster, NodeId, Pod, PodId, PodPhase};
 use crate::program::Owner;
 
