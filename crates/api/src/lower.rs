@@ -13,9 +13,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use palisade_core::budget::{Budget, OverBudget};
-use palisade_core::compile::conflicts;
 use palisade_core::incremental::ObjectKey;
 use palisade_core::model::{Cluster, Labels, Namespace, NamespaceId, Origin};
+use palisade_core::owners::conflicts;
 use rayon::slice::ParallelSliceMut as _;
 
 use crate::kind::Kind;

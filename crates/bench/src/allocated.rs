@@ -24,7 +24,7 @@ pub struct Kept {
     pub verdicts: u64,
 }
 
-/// The number of passes over the flows.
+/// The number of rounds of the flows.
 const PASSES: usize = 3;
 
 /// The maximum growth of the allocated memory, in bytes, while the flows are evaluated. It shows

@@ -163,7 +163,7 @@ fn everything_that_is_measured() {
 /// One condition less than are looked up at once, and one more, of named ports that stand for
 /// several numbers.
 #[test]
-fn named_ports_of_few_numbers_are_asked_one_by_one() {
+fn named_ports_of_few_numbers_are_looked_up_one_by_one() {
     for (numbers, expected) in [(32, MOST_ONE_BY_ONE), (33, 2)] {
         let mut objects = vec![subject()];
         for number in 0..numbers {

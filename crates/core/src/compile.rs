@@ -4,7 +4,6 @@ mod atoms;
 mod class_rows;
 mod classes;
 mod labels;
-mod owners;
 mod policy_index;
 mod rules;
 mod sets;
@@ -25,15 +24,11 @@ use self::tables::{TableDraft, TableInput};
 use crate::budget::crowded_names;
 use crate::id_set::IdSet;
 use crate::model::{Cluster, ContainerPort, NodeId, Pod, Policy, PolicyId};
+use crate::owners::owners;
 use crate::policy::{Direction, Tier};
 use crate::program::{Class, NONE, Owners, PortMap, PortMapEntry, Program};
 
-pub(crate) use self::owners::precedence;
-pub use self::owners::{Conflict, conflicts, owners};
 pub(crate) use self::rules::{OrderKey, order};
-
-/// The effective priority of a BaselineAdminNetworkPolicy: after every valid priority (1.2).
-pub const BASELINE_ADMIN_PRIORITY: i64 = rules::BASELINE_ADMIN_PRIORITY;
 
 /// Compiles the policies that are enforced; audited ones have no effect.
 pub fn compile(cluster: &Cluster<'_>) -> Program {

@@ -233,7 +233,7 @@ impl IncrementalPlanner {
 
     /// Removes an object. Returns whether policies can see a difference.
     pub fn remove(&mut self, key: ObjectKey<'_>) -> bool {
-        // An object that is lowered to nothing and a deleted object have the same effect.
+        // An object that is lowered to nothing and an object that is gone have the same effect.
         self.set(key, &Cluster::default())
     }
 

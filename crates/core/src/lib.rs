@@ -35,6 +35,7 @@ pub mod labels;
 pub mod model;
 pub mod name_index;
 pub mod net;
+pub mod owners;
 pub mod plan;
 pub mod policy;
 mod policy_index;

@@ -32,6 +32,10 @@ pub enum Tier {
     Baseline,
 }
 
+/// The effective priority of a BaselineAdminNetworkPolicy in its tier: after every valid priority
+/// (1.2).
+pub const BASELINE_ADMIN_PRIORITY: i64 = 1001;
+
 /// The direction of a flow, as seen by the pod that a policy selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {

@@ -103,7 +103,7 @@ const ABSENT: Duration = Duration::from_secs(15);
 const SAY_AGAIN: Duration = Duration::from_millis(500);
 /// The longest own backoff if the server requests one (`Retry-After`). A longer one of the server
 /// counts.
-const ASKED_TO_WAIT: Duration = Duration::from_secs(5);
+const REQUESTED_WAIT: Duration = Duration::from_secs(5);
 /// The number of watches in a row that may end without an event. After one more the list is
 /// repeated.
 const FLAPS: u32 = 3;
@@ -458,7 +458,7 @@ impl Reflector {
                 // The server knows best when it is ready. But it may request one second for ever,
                 // so the own backoff counts as well, up to a limit.
                 let requested = jitter(Duration::from_secs(seconds.min(300)), random);
-                ReflectorState::Resting(wait.min(ASKED_TO_WAIT).max(requested), then)
+                ReflectorState::Resting(wait.min(REQUESTED_WAIT).max(requested), then)
             }
             (state, _) => state,
         }

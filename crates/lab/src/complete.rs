@@ -8,9 +8,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use palisade_core::compile::owners;
 use palisade_core::model::{BackendTarget, Cluster, Node, Pod, PodId, PodPhase};
 use palisade_core::net::Family;
+use palisade_core::owners::owners;
 use palisade_core::program::Owner;
 use rustc_hash::FxHashMap;
 

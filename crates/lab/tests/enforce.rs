@@ -41,7 +41,10 @@ const TESTS: [(&str, fn()); 6] = [
         "a_swap_keeps_what_is_allowed_and_denied",
         a_swap_keeps_what_is_allowed_and_denied,
     ),
-    ("a_new_generation_judges_anew", a_new_generation_judges_anew),
+    (
+        "a_new_generation_evaluates_again",
+        a_new_generation_evaluates_again,
+    ),
     (
         "a_removed_table_opens_everything",
         a_removed_table_opens_everything,
@@ -273,8 +276,8 @@ fn unknown_pods_are_closed() {
 /// Egress to the pod's own node is evaluated, unless that is switched off (D75).
 fn the_own_node_may_be_left_open() {
     with(|mut bench| {
-        for (judged, is_open) in [(true, false), (false, true)] {
-            bench.install(Generation::FIRST, |it| it.judge_own_node = judged);
+        for (is_evaluated, is_open) in [(true, false), (false, true)] {
+            bench.install(Generation::FIRST, |it| it.judge_own_node = is_evaluated);
             for (b, node, other) in [
                 ("10.0.1.2", "192.0.2.1", "192.0.2.2"),
                 ("fd00:1::2", "fd00:ff::1", "fd00:ff::2"),
@@ -311,7 +314,7 @@ fn a_swap_keeps_what_is_allowed_and_denied() {
 }
 
 /// An allowed connection is evaluated again with its next packet (D94).
-fn a_new_generation_judges_anew() {
+fn a_new_generation_evaluates_again() {
     with(|mut bench| {
         let cluster = &bench.furnished.cluster;
         // At first n2 has no table.

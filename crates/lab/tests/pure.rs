@@ -127,8 +127,8 @@ fn a_pod_whose_address_another_has_is_left_out() {
 fn the_matrix_has_declared_and_undeclared_ports_and_echoes() {
     let yaml = pod("a", "nodeName: n1, ", "10.0.0.1") + &pod("b", "nodeName: n1, ", "10.0.0.2");
     with(&yaml, &[], |furnished| {
-        let asked = questions::matrix(furnished);
-        let to_b = asked.iter().filter(|it| {
+        let queries = questions::matrix(furnished);
+        let to_b = queries.iter().filter(|it| {
             it.source == Endpoint::Pod("x".into(), "a".into())
                 && it.destination == Endpoint::Pod("x".into(), "b".into())
         });

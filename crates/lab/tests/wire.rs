@@ -200,11 +200,11 @@ fn neighbour_discovery_is_carried() {
 fn a_drop_is_detected_without_a_timeout() {
     let topology = topology(2, 3);
     let (_, mut wire) = open(&topology);
-    for (source, nobody) in [("10.1.0.1", "10.9.9.9"), ("fd01::1", "fd09::9")] {
+    for (source, unused) in [("10.1.0.1", "10.9.9.9"), ("fd01::1", "fd09::9")] {
         let lost = Probe {
             from: Location::Pod(0),
             source: address(source),
-            destination: address(nobody),
+            destination: address(unused),
             carried: ProbePayload::Udp { port: 53 },
             source_port: None,
         };

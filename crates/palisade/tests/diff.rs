@@ -198,7 +198,7 @@ fn isolation_takes_and_a_rule_gives() {
 }
 
 #[test]
-fn only_what_is_wider_fails_where_that_is_asked() {
+fn fail_on_wider_fails_only_for_wider_changes() {
     let (open, closed) = (PODS.to_owned(), policy("[]"));
     assert_eq!(diff(&open, &closed, &["--fail-on-wider"]).code, 0);
     assert_eq!(diff(&closed, &open, &["--fail-on-wider"]).code, 1);

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     ];
     let broken = tests![
         needs [Need::NAMESPACES, Need::IP]:
-        what_the_kernel_does_is_told_and_not_what_was_predicted,
+        the_measurement_is_reported_and_not_the_prediction,
     ];
     run(labs.into_iter().chain(broken))
 }
@@ -268,7 +268,7 @@ fn changes_of_files_are_measured_and_broken_ones_are_waited_out() {
 
 /// A node of the lab stops to forward to a pod, which no policy says: what packets show is told, and that it is not
 /// what was predicted.
-fn what_the_kernel_does_is_told_and_not_what_was_predicted() {
+fn the_measurement_is_reported_and_not_the_prediction() {
     let directory = shop();
     let flows = "shop/web-0 shop/api-0 tcp/9000\nshop/web-0 shop/db-0 tcp/5432\n";
     std::fs::write(directory.path().join("flows"), flows).unwrap();

@@ -50,14 +50,16 @@ fn ip(words: &str) {
 fn tool(program: &str, words: &str) {
     let done = Command::new(program).args(words.split(' ')).output();
     let done = done.unwrap();
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{program} {words}: {said}");
+    let error = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{program} {words}: {error}");
 }
 
-/// A pod on macvlan is a neighbour of the hardware that it has a part of. Nothing else of it can be seen from the node.
+/// A pod on macvlan is a neighbour of the hardware that it has a part of. Nothing else of it can be
+/// seen from the node.
 fn beside() {
     for words in [
-        // Hardware cannot be made, and the kernel says as little of the loopback interface as of hardware.
+        // Hardware cannot be made, and the kernel says as little of the loopback interface as of
+        // hardware.
         "link set lo up",
         "route add 198.51.100.0/24 dev lo",
         "link add wire type veth peer name other",
@@ -94,7 +96,8 @@ fn beside() {
     assert_eq!(found(&[on_pair, address("10.7.0.2")]), [part]);
 }
 
-/// Filters of traffic control that are programs: at a pod, at an uplink, in a block that is shared, and at neither.
+/// Filters of traffic control that are programs: at a pod, at an uplink, in a block that is shared,
+/// and at neither.
 fn filters() {
     for words in [
         "link add veth8 type veth peer name pod8",
@@ -133,8 +136,8 @@ fn filters() {
             .map(|it| it.replace('\u{a0}', " "))
             .collect();
         let done = Command::new("tc").args(&words).output().unwrap();
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "tc {words:?}: {said}");
+        let error = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "tc {words:?}: {error}");
     };
     assert_eq!(found(&mut routes), []);
     // A discipline without a program decides nothing.
@@ -159,7 +162,8 @@ fn filters() {
     assert_eq!(found(&mut routes), [program("up8")]);
 }
 
-/// Root of a user namespace has every right over its network, and none to ask for programs. Root of the machine may ask.
+/// Root of a user namespace has every right over its network, and none to ask for programs. Root of
+/// the machine may ask.
 fn attached() {
     let mut routes = Routes::open().unwrap();
     let (interfaces, _) = routes.interfaces().unwrap();
@@ -251,7 +255,8 @@ fn ways() {
     assert_eq!(way("192.0.2.1"), None, "the node's own");
     assert_eq!(way("fd99::1"), None, "no way");
 
-    // Everything but what connects pods leads elsewhere, and so does a pair with a gateway at its end.
+    // Everything but what connects pods leads elsewhere, and so does a pair with a gateway at its
+    // end.
     ip("link add vxlan0 type vxlan id 1 dstport 4789 remote 192.0.2.9 dev eth0");
     ip("route add 10.9.0.0/16 nexthop via 192.0.2.7 nexthop via 10.0.1.9");
     let found = |routes: &mut Routes| {
@@ -272,7 +277,8 @@ fn ways() {
         .collect();
     assert_eq!(shared, [("cni0", 2), ("eth0", 1)]);
 
-    // A new namespace shows no bridged packets, whether the module is there or not, unless the one bridge does so itself.
+    // A new namespace shows no bridged packets, whether the module is there or not, unless the one
+    // bridge does so itself.
     let of_bridge = |routes: &mut Routes| {
         let ways = routes
             .pod_routes([address("10.0.1.7")].into_iter())

@@ -1,5 +1,5 @@
-//! What only root of the machine may do, in network namespaces of these tests' own: attach programs of eBPF by tcx, and
-//! make virtual services.
+//! What only root of the machine may do, in network namespaces of these tests' own: attach programs
+//! of eBPF by tcx, and make virtual services.
 
 #![allow(
     clippy::unwrap_used,
@@ -49,12 +49,13 @@ fn main() -> ExitCode {
     ])
 }
 
-/// A call of `bpf(2)`. `attributes` are what the command wants, and may hold addresses of what lives as long.
+/// A call of `bpf(2)`. `attributes` are what the command wants, and may hold addresses of what
+/// lives as long.
 fn bpf(command: libc::c_int, attributes: &mut [u64]) -> io::Result<RawFd> {
     let size = size_of_val(attributes);
     #[allow(unsafe_code, reason = "no safe function loads a program")]
-    // SAFETY: the kernel reads `size` bytes that are there, and at the addresses that the callers below put into them, of
-    // values that they borrow.
+    // SAFETY: the kernel reads `size` bytes that are there, and at the addresses that the callers
+    // below put into them, of values that they borrow.
     let done = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_mut_ptr(), size) };
     match RawFd::try_from(done) {
         Ok(number) if number >= 0 => Ok(number),
@@ -63,14 +64,15 @@ fn bpf(command: libc::c_int, attributes: &mut [u64]) -> io::Result<RawFd> {
 }
 
 fn file(number: RawFd) -> File {
-    #[allow(unsafe_code, reason = "the kernel says it as a number")]
-    // SAFETY: the kernel has just opened it for us, and nobody else knows of it.
+    #[allow(unsafe_code, reason = "the kernel returns it as a number")]
+    // SAFETY: the kernel has just opened it, and no other code has it.
     unsafe {
         File::from_raw_fd(number)
     }
 }
 
-/// A program of two instructions, which leaves every packet to whatever comes next: r0 = -1 (TCX_NEXT); exit.
+/// A program of two instructions, which leaves every packet to whatever comes next: r0 = -1
+/// (TCX_NEXT); exit.
 fn load() -> io::Result<File> {
     const PROG_LOAD: libc::c_int = 5;
     const SCHED_CLS: u64 = 3;
@@ -100,8 +102,8 @@ fn attach(program: &File, interface: u32, attach_type: u32) -> io::Result<File> 
 
 fn ip(words: &str) {
     let done = Command::new("ip").args(words.split(' ')).output().unwrap();
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "ip {words}: {said}");
+    let error = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "ip {words}: {error}");
 }
 
 fn index(interfaces: &[NodeInterface], name: &str) -> u32 {

@@ -284,8 +284,8 @@ pub(crate) fn user_kubeconfig(
 /// A unique name: this process, and a counter.
 pub(crate) fn unique() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
-    static ASKED: AtomicU32 = AtomicU32::new(0);
+    static COUNT: AtomicU32 = AtomicU32::new(0);
     let process = crate::home::myself();
-    let count = ASKED.fetch_add(1, Ordering::Relaxed);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
     format!("{}-{}-{count}", process.pid, process.start)
 }

@@ -81,7 +81,7 @@ fn names(paths: &[PathBuf]) -> Vec<String> {
     paths.iter().map(name).collect()
 }
 
-/// Puts another file in the place of one, which nobody can see half done.
+/// Replaces a file by another one, atomically.
 fn replace(file: &Path, text: &str) {
     let new = file.with_extension("new");
     fs::write(&new, text).unwrap();
@@ -187,7 +187,7 @@ fn an_unreadable_file_keeps_its_last_content() {
     let file = path.join("a.yaml");
     fs::write(&file, "good").unwrap();
     let mut files = open(&[&path], false, options());
-    // A file that opens and cannot be read, whoever asks.
+    // A file that opens and cannot be read, by any user.
     symlink("/proc/self/mem", path.join("new")).unwrap();
     fs::rename(path.join("new"), &file).unwrap();
     let difference = next(&mut files);
@@ -253,11 +253,13 @@ fn a_root_may_be_created_later() {
 
 #[test]
 fn a_file_is_read_after_its_writer_closes_it() {
-    // On a busy machine whoever writes may be held up for longer than anybody waits; that says nothing.
+    // On a busy machine a writer may be delayed for longer than the reader waits; that is no
+    // failure.
     assert!((0..20).any(|_| is_read_when_written()), "always held up");
 }
 
-/// Writes a file bit by bit, which is read when it is whole. `false`: it could not be written without a pause.
+/// Writes a file bit by bit, which is read when it is whole. `false`: it could not be written
+/// without a pause.
 fn is_read_when_written() -> bool {
     let (_kept, path) = directory();
     let patient = Options {

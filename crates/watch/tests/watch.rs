@@ -320,7 +320,7 @@ fn the_watch_has_a_file_descriptor_to_poll() {
         let mut polled = [PollFd::new(watch.as_fd(), PollFlags::POLLIN)];
         poll(&mut polled, PollTimeout::from(time)).unwrap() == 1
     };
-    // The directories above are everybody's, and what others do there is taken and passed over.
+    // The directories above are shared: events of other programs there are read and skipped.
     let becomes_calm = |watch: &mut Watch| {
         (0..200).any(|_| {
             let is_calm = !is_ready(watch, 10);

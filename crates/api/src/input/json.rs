@@ -477,7 +477,7 @@ impl<'a> Input<'a> for Json<'a> {
             Some(b'"') => return self.skip_string(),
             Some(_) | None => return drop(self.scalar()),
         }
-        // One entry for each open container, so that deep nesting costs no stack.
+        // One entry for each open container: deep nesting costs no stack.
         let mut open = std::mem::take(&mut self.open);
         let mut keys = std::mem::take(&mut self.keys);
         self.skip_containers(&mut open, &mut keys);

@@ -4,7 +4,7 @@ use palisade_core::model::{
     Cluster, Effect, NamespaceId, NamespaceSet as Namespaces, Origin, Peer, PodSet, Policy,
     PolicyRank, PortMatch as Port, Rule, Rules,
 };
-use palisade_core::policy::{Action, Direction, PolicyApi, Tier};
+use palisade_core::policy::{Action, BASELINE_ADMIN_PRIORITY, Direction, PolicyApi, Tier};
 use palisade_core::time::digits;
 
 use super::Objects;
@@ -300,7 +300,7 @@ fn cluster_policy<'o>(frame: &PolicyFrame<'o, '_>, policy: &'o ClusterPolicy<'_>
     let sound = tier.is_ok() && !matches!(priority, Some(Err(_)));
     let priority = match priority {
         Some(priority) => priority.unwrap_or(0),
-        None => palisade_core::compile::BASELINE_ADMIN_PRIORITY,
+        None => BASELINE_ADMIN_PRIORITY,
     };
     let place = PolicyRank::Ordered(tier.unwrap_or(Tier::Admin), priority);
     let rules = |rules: &'o [ClusterRule<'_>]| Rules {

@@ -137,7 +137,7 @@ pub(crate) fn check(limits: impl Iterator<Item = Limit>) {
     let mut wrong = String::new();
     for limit in limits {
         for case in &limit.cases {
-            if let Err(why) = judge(case) {
+            if let Err(why) = check_case(case) {
                 let (limit, name, document) = (&limit.name, &case.name, shortened(&case.document));
                 wrong.push_str(&format!("{limit} / {name}: {why}\n{document}\n"));
             }
@@ -146,7 +146,7 @@ pub(crate) fn check(limits: impl Iterator<Item = Limit>) {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
-fn judge(case: &Case) -> Result<(), String> {
+fn check_case(case: &Case) -> Result<(), String> {
     let sources = [Source::new(
         "sample.yaml",
         case.document.clone().into_bytes(),

@@ -21,7 +21,7 @@ pub(crate) enum Part {
     /// The Admin tier.
     Admin,
     /// Everything behind the fast path: every packet gets the current generation.
-    Judging,
+    Evaluation,
     /// Every rule of the base chain.
     EveryRule,
 }
@@ -40,7 +40,7 @@ impl Part {
         Part::MidStream,
         Part::FailClosed,
         Part::Admin,
-        Part::Judging,
+        Part::Evaluation,
         Part::EveryRule,
     ];
 
@@ -73,9 +73,9 @@ impl Part {
             let kept = rules.filter(|(place, rule)| match self {
                 Part::Counters | Part::Admin => true,
                 Part::OwnAddresses => !looks_up(rule, "elsewhere") && !jumps(rule, "senders"),
-                Part::MidStream => !is_about_state(rule),
+                Part::MidStream => !matches_state(rule),
                 Part::FailClosed => !looks_up(rule, "judged-"),
-                Part::Judging => [0, last].contains(place),
+                Part::Evaluation => [0, last].contains(place),
                 Part::EveryRule => false,
             });
             chain.rules = kept.map(|(_, rule)| rule).collect();
@@ -97,7 +97,7 @@ fn jumps(rule: &Rule, word: &str) -> bool {
 }
 
 /// Whether a rule matches packets of state new or related.
-fn is_about_state(rule: &Rule) -> bool {
+fn matches_state(rule: &Rule) -> bool {
     let first = rule.matches.first();
     let states = [Match::CtState(state::NEW), Match::CtState(state::RELATED)];
     first.is_some_and(|first| states.contains(first))
@@ -111,7 +111,7 @@ impl fmt::Display for Part {
             Part::MidStream => "mid-stream",
             Part::FailClosed => "fail-closed",
             Part::Admin => "Admin tier",
-            Part::Judging => "judging",
+            Part::Evaluation => "evaluation",
             Part::EveryRule => "every rule",
         })
     }

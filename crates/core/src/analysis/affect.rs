@@ -27,14 +27,13 @@ use self::group::{Group, groups};
 use self::peers::Peers;
 use self::shared::Shared;
 use crate::answer::Transport;
-use crate::compile::BASELINE_ADMIN_PRIORITY;
 use crate::decide::Flow;
 use crate::flow_end::EndName;
 use crate::model::{
     BackendTarget, Cluster, NamespaceSet, PodId, Policy, PolicyId, PolicyRank, ServiceId, label,
 };
 use crate::net::{Family, Protocol};
-use crate::policy::{Direction, PolicyApi, Tier, Verdict};
+use crate::policy::{BASELINE_ADMIN_PRIORITY, Direction, PolicyApi, Tier, Verdict};
 use crate::program::{Program, RulePlace};
 
 /// The part of a policy that decides a flow.
@@ -223,14 +222,14 @@ struct FoundEffects {
 }
 
 impl FoundEffects {
-    fn add(&mut self, effects: &stack::FlowEffects, witness: &Witness) {
-        for key in &effects.overrides {
+    fn add(&mut self, story: &stack::FlowEffects, witness: &Witness) {
+        for key in &story.overrides {
             self.overrides.entry(*key).or_insert(*witness);
         }
-        for key in &effects.deferrals {
+        for key in &story.deferrals {
             self.deferrals.entry(*key).or_insert(*witness);
         }
-        for part in &effects.settling {
+        for part in &story.settling {
             self.settling.insert(*part, ());
         }
     }

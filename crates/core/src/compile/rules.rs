@@ -10,7 +10,7 @@ use crate::budget::limits_names;
 use crate::domain::DomainPattern;
 use crate::model::{Cluster, Effect, Peer, Policy, PolicyId, PolicyRank, PortMatch};
 use crate::net::Cidr;
-use crate::policy::{Action, Direction, PolicyApi, Tier};
+use crate::policy::{Action, BASELINE_ADMIN_PRIORITY, Direction, PolicyApi, Tier};
 use crate::program::{
     AddressAtoms, Lists, NamedPort, PortAtoms, Rule, RulePlace, Slice, direction_index,
 };
@@ -287,10 +287,9 @@ fn works_by_isolation(policy: &Policy<'_>) -> bool {
     }
 }
 
-/// The Baseline priorities of BaselineAdminNetworkPolicy and the default policies: after every
-/// valid priority (1.2).
-pub(super) const BASELINE_ADMIN_PRIORITY: i64 = 1001;
-const DEFAULT_GROUP_PRIORITY: i64 = 1002;
+/// The Baseline priority of the default policies: after every valid priority, and after that of
+/// BaselineAdminNetworkPolicy (1.2).
+const DEFAULT_GROUP_PRIORITY: i64 = BASELINE_ADMIN_PRIORITY + 1;
 
 /// The precedence of a rule in its tier: class, priority, kind, name, index. The smallest is first.
 pub(crate) type OrderKey<'a> = (u8, i64, PolicyApi, &'a str, u32);

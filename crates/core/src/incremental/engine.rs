@@ -182,7 +182,7 @@ impl Engine {
         self.share(store, change)
     }
 
-    /// Counts an address under other ports. Returns whether a list of ports appeared or ended.
+    /// Counts an address under other ports. Returns whether a list of ports appeared or is gone.
     // Only then can a name resolve to other ports. Most new addresses are pods of workloads that
     // have others.
     fn move_ports(&mut self, before: u32, after: u32) -> bool {

@@ -1,4 +1,4 @@
-//! The names of known objects: after a new list, the ones that are not in it are deleted.
+//! The names of known objects: after a new list, the ones that are not in it are gone.
 
 use super::{IncrementalPlanner, ObjectKey, ObjectKind};
 

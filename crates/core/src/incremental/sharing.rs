@@ -95,7 +95,7 @@ pub(super) struct SetChanges {
     /// The groups of hosts that end, and their sets.
     ended: FxHashMap<u32, u32>,
     /// The sets without groups, each with the last group that had it.
-    emptied: BTreeMap<u32, u32>,
+    gone: BTreeMap<u32, u32>,
     /// The groups with members that join or leave, and their contents before.
     touched: Vec<(u32, Content)>,
     begun: Vec<u32>,
@@ -224,7 +224,7 @@ impl Sharing {
         self.unlist(id, known.key());
         // A set without an entry in `users` has one group.
         let Some(users) = self.users.get_mut(&known.set) else {
-            set_changes.emptied.insert(known.set, id);
+            set_changes.gone.insert(known.set, id);
             if self.is_large(known.content) {
                 orphans.insert(known.key(), known.set);
             }
@@ -360,7 +360,7 @@ impl Sharing {
             // The set of a group that ends in the same commit: a selector in other words costs no
             // element.
             if let Some(set) = orphans.remove(&key) {
-                set_changes.emptied.remove(&set);
+                set_changes.gone.remove(&set);
                 self.assign(id, set);
             }
             self.list(id);
@@ -457,14 +457,14 @@ impl SetChanges {
         change.ended_groups.retain(is_other);
         change
             .ended_groups
-            .extend(self.emptied.keys().map(|set| GroupId(*set)));
+            .extend(self.gone.keys().map(|set| GroupId(*set)));
         change.ended_groups.sort_unstable();
         change.ended_members.retain_mut(|(group, _)| {
             let Some(set) = self.ended.get(&group.0) else {
                 return true;
             };
             // Several groups of a set can end together. The members of the last one stand for all.
-            let is_last = self.emptied.get(set) == Some(&group.0);
+            let is_last = self.gone.get(set) == Some(&group.0);
             *group = GroupId(*set);
             is_last
         });

@@ -53,7 +53,7 @@ impl<T: Default> Slab<T> {
 
     /// Takes an entry out. No other entry gets its number before [`Slab::give_back`].
     // The commit compares owners of addresses by number. If a number were used again within a
-    // batch, a deleted object and a new one would be equal.
+    // batch, an object that is gone and a new one would be equal.
     pub(super) fn take(&mut self, id: u32) -> T {
         self.get_mut(id).map(std::mem::take).unwrap_or_default()
     }

@@ -328,7 +328,7 @@ impl Store {
             namespace.has_object = object.is_some();
         }
         // The object is one use. `use_namespace` above added it: one too many if it was there
-        // before, and two if it is deleted.
+        // before, and two if it is gone.
         if was_known {
             self.release_namespace(id);
         }

@@ -55,7 +55,7 @@ pub(super) fn start(mut command: Command, needed: RequiredPrivilege) -> Result<C
     let user_map = format!("0 {} 1", geteuid());
     let group_map = format!("0 {} 1", getegid());
     let is_root = geteuid().is_root();
-    let go = move || {
+    let enter = move || {
         let done = go_into_own(needed, is_root, user_map.as_bytes(), group_map.as_bytes());
         done.map_err(|(step, errno)| {
             let number = STEPS.iter().position(|it| *it == step).unwrap_or_default();
@@ -65,7 +65,7 @@ pub(super) fn start(mut command: Command, needed: RequiredPrivilege) -> Result<C
             io::Error::from(errno)
         })
     };
-    let child = before_exec(&mut command, go).spawn();
+    let child = before_exec(&mut command, enter).spawn();
     // The command holds a writing end of the pipe. Unless it is closed, reading does not end.
     drop(command);
     child.map_err(|source| {
@@ -84,7 +84,7 @@ pub(crate) fn start_in(
     users: Option<OwnedFd>,
     network: OwnedFd,
 ) -> io::Result<Child> {
-    let go = move || {
+    let enter = move || {
         set_pdeathsig(Signal::SIGKILL)?;
         if let Some(users) = &users {
             setns(users.as_fd(), CloneFlags::CLONE_NEWUSER)?;
@@ -92,7 +92,7 @@ pub(crate) fn start_in(
         setns(network.as_fd(), CloneFlags::CLONE_NEWNET)?;
         Ok(())
     };
-    before_exec(&mut command, go).spawn()
+    before_exec(&mut command, enter).spawn()
 }
 
 /// Runs a closure in the new process of a command, before its program starts.

@@ -18,7 +18,7 @@ fn in_rule(rule: Value) -> Value {
 }
 
 #[test]
-fn defective_rules_of_cluster_network_policies_fail_closed() {
+fn defects_of_cluster_network_policies() {
     let every = json!([{"namespaces": {}}]);
     let rules = [
         (
@@ -142,7 +142,7 @@ fn defective_rules_of_cluster_network_policies_fail_closed() {
 }
 
 #[test]
-fn each_dialect_is_known_by_its_fields() {
+fn dialects() {
     let p = |rules: Value| {
         [anp(
             ANP,
@@ -203,7 +203,7 @@ fn each_dialect_is_known_by_its_fields() {
 }
 
 #[test]
-fn defective_rules_of_network_policies_match_nothing() {
+fn allow_only_forms() {
     let p = |rule: Value| [np("x/p", json!({"ingress": [rule]}))];
     let block = |cidr: &str| json!({"from": [{"ipBlock": {"cidr": cidr}}]});
     with(
@@ -306,7 +306,7 @@ fn defective_rules_of_network_policies_match_nothing() {
 }
 
 #[test]
-fn an_address_decides_identity_and_family() {
+fn addresses() {
     let mut none = pod("x/none", "web", "n1", 1, json!([]));
     none["status"] = json!({"phase": "Running"});
     let p = np(
@@ -379,7 +379,7 @@ fn an_address_decides_identity_and_family() {
 }
 
 #[test]
-fn services_and_workloads_stand_for_their_pods() {
+fn services_and_workloads() {
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "x"},
         "spec": {"type": "NodePort", "clusterIP": "10.96.0.9", "selector": {"app": "web"}, "externalTrafficPolicy": "Local",
             "ports": [{"name": "w", "port": 80, "targetPort": "http", "nodePort": 30080}]}});

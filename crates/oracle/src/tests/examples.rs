@@ -21,7 +21,7 @@ pub(crate) fn every() -> Value {
 }
 
 #[test]
-fn network_policies_are_a_union_that_isolates() {
+fn network_policies() {
     let closed = np("x/np", json!({"ingress": []}));
     example(
         1,
@@ -144,7 +144,7 @@ fn network_policies_are_a_union_that_isolates() {
 }
 
 #[test]
-fn tiers_are_evaluated_in_order() {
+fn tiers() {
     let closed = np("x/np", json!({"ingress": []}));
     let p = cnp(
         "a10",
@@ -327,7 +327,7 @@ fn tiers_are_evaluated_in_order() {
 }
 
 #[test]
-fn defective_rules_fail_closed() {
+fn fail_closed() {
     for (action, verdict) in [("Accept", "Allow"), ("Deny", "Deny"), ("Pass", "Deny")] {
         let p = cnp(
             "a10",

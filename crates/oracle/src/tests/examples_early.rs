@@ -8,7 +8,7 @@ const ANP: &str = "AdminNetworkPolicy";
 const OLD: &str = "networking.k8s.io/v1alpha1";
 
 #[test]
-fn admin_network_policies_of_every_dialect_are_evaluated() {
+fn early_forms() {
     let tenant =
         json!({"namespaces": {"matchExpressions": [{"key": "tenant", "operator": "Exists"}]}});
     let p = anp(
@@ -46,7 +46,7 @@ fn admin_network_policies_of_every_dialect_are_evaluated() {
 }
 
 #[test]
-fn the_policies_of_2021_have_their_own_order() {
+fn source_2() {
     let named = |n: &str| json!({"matchLabels": {"kubernetes.io/metadata.name": n}});
     let apps = |apps: &[&str]| json!({"namespaceSelector": named("x"), "podSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": apps}]}});
     let pods: Vec<Value> = ["a", "b", "c", "d"]
@@ -108,7 +108,7 @@ fn the_policies_of_2021_have_their_own_order() {
 }
 
 #[test]
-fn policies_of_2016_apply_where_an_annotation_isolates() {
+fn source_1() {
     for (word, lines) in [
         (
             "true",
@@ -134,7 +134,7 @@ fn policies_of_2016_apply_where_an_annotation_isolates() {
 }
 
 #[test]
-fn a_network_policy_replaces_a_baseline_deny() {
+fn others() {
     let base = cnp(
         "b1000",
         "B1000",
@@ -154,10 +154,6 @@ fn a_network_policy_replaces_a_baseline_deny() {
         &[base, p],
         "203.0.113.7 x/a tcp/80 : Allow\ny/c x/a tcp/80 : Deny ; ingress Deny Isolation netpol/x/np",
     );
-}
-
-#[test]
-fn the_address_of_a_terminated_pod_is_free() {
     let mut job = super::pod("y/job", "job", "n1", 9, json!([]));
     job["status"]["phase"] = json!("Succeeded");
     let k = super::pod("z/k", "k", "n1", 9, json!([]));
@@ -170,10 +166,6 @@ fn the_address_of_a_terminated_pod_is_free() {
         &[job, k, p],
         "z/k x/a tcp/80 : Deny\n10.0.0.9 x/a tcp/80 : Deny\ny/job x/a tcp/80 : error",
     );
-}
-
-#[test]
-fn cluster_policies_come_before_the_baseline_admin_policy() {
     let b5 = cnp(
         "b5",
         "B5",
@@ -189,10 +181,6 @@ fn cluster_policies_come_before_the_baseline_admin_policy() {
         &[b5, banp],
         "y/c x/a tcp/80 : Allow\nz/d x/a tcp/80 : Deny ; ingress Deny BaselineRule banp/default#ingress[0]",
     );
-}
-
-#[test]
-fn a_pod_peer_without_namespaces_is_of_all_namespaces() {
     let p = cnp(
         "a10",
         "A10",
@@ -203,10 +191,6 @@ fn a_pod_peer_without_namespaces_is_of_all_namespaces() {
         &[p, np("x/np", json!({"ingress": []}))],
         "z/d x/a tcp/80 : Allow",
     );
-}
-
-#[test]
-fn a_domain_name_matches_learned_addresses_only() {
     let mut all = world();
     all.push(cnp("a10", "A10", json!({"egress": [{"action": "Accept", "to": [{"domainNames": ["*.example.com"]}], "protocols": [{"tcp": {"destinationPort": {"number": 443}}}]}]})));
     all.push(cnp(

@@ -5,7 +5,7 @@ use crate::{Oracle, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
-fn the_same_seed_gives_the_same_scenario() {
+fn deterministic() {
     for seed in [0, 1, 77, 3999, u64::MAX] {
         assert_eq!(scenario(seed, 30), scenario(seed, 30));
     }
@@ -13,7 +13,7 @@ fn the_same_seed_gives_the_same_scenario() {
 }
 
 #[test]
-fn every_required_combination_occurs() {
+fn all_marks() {
     let mut left: BTreeSet<_> = marks_required().into_iter().collect();
     let all = left.len();
     assert_eq!(all, marks_required().len(), "a mark is required twice");
@@ -45,7 +45,7 @@ fn every_required_combination_occurs() {
 
 /// Queries are useful: few errors, and every reason occurs.
 #[test]
-fn queries_have_few_errors_and_every_reason() {
+fn variety() {
     let mut verdicts: BTreeMap<String, usize> = BTreeMap::new();
     let (mut n, mut defective, mut policies) = (0, 0, 0);
     for seed in 0..400 {

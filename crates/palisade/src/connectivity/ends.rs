@@ -247,12 +247,10 @@ impl NamedEnds {
 pub(crate) fn network_label(network: &Network, networks: &[Network]) -> String {
     let listed = |blocks: &[Cidr]| {
         let shown = blocks.iter().take(MOST_BLOCKS).map(|block| {
+            let text = block.to_string();
             let is_single = block.halves().is_none();
-            if is_single {
-                block.first().to_string()
-            } else {
-                block.to_string()
-            }
+            let address = text.split('/').next().filter(|_| is_single);
+            address.unwrap_or(&text).to_owned()
         });
         let mut words: Vec<String> = shown.collect();
         if blocks.len() > MOST_BLOCKS {

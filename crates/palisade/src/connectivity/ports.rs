@@ -1,41 +1,19 @@
 //! Sets of ports in short form, each stored once.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
 
 use palisade_core::analysis::connect::Reach;
 use palisade_core::answer::PortSet;
-
-/// A set of ports, and its words.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PortList {
-    set: PortSet,
-    /// The set in text.
-    pub(crate) words: Vec<String>,
-}
-
-impl PortList {
-    fn new(set: &PortSet) -> PortList {
-        PortList {
-            set: set.clone(),
-            words: set.text(),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.words.is_empty()
-    }
-}
 
 /// The verdicts of flows by port; ports in none of the lists are denied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ports {
     /// Allowed.
-    pub(crate) allowed: PortList,
+    pub(crate) allowed: Vec<String>,
     /// Allowed in one family or at one backend, and denied in another.
-    pub(crate) mixed: PortList,
+    pub(crate) mixed: Vec<String>,
     /// Dependent on an unknown address.
-    pub(crate) unknown: PortList,
+    pub(crate) unknown: Vec<String>,
     /// Whether every port of every protocol is allowed.
     pub(crate) open: bool,
     /// For scripts: every port, with a prefix if it is not simply allowed.
@@ -71,58 +49,40 @@ impl Ports {
         }
     }
 
-    /// Formats the ports for people, in words: `any`, `tcp/80` and `udp/53`, `any but tcp/25`; at
-    /// most `most` words a part.
-    pub(crate) fn short(&self, most: usize) -> Vec<(State, Vec<String>)> {
+    /// Formats the ports for people: `any`, `tcp/80, udp/53`, `any but tcp/25`; at most `most`
+    /// words a part.
+    pub(crate) fn short(&self, most: usize) -> Vec<(State, String)> {
         let mut parts = Vec::new();
         if self.open {
-            parts.push((State::Open, vec!["any".to_owned()]));
+            parts.push((State::Open, "any".to_owned()));
         } else if !self.allowed.is_empty() {
-            parts.push((State::Some, few(&self.allowed.set, most)));
+            parts.push((State::Some, few(&self.allowed, most)));
         }
         for (word, ports) in [("mixed", &self.mixed), ("unknown", &self.unknown)] {
             if !ports.is_empty() {
-                let mut words = few(&ports.set, most);
-                if let Some(first) = words.first_mut() {
-                    *first = format!("{word}: {first}");
-                }
-                parts.push((State::Mixed, words));
+                parts.push((State::Mixed, format!("{word}: {}", few(ports, most))));
             }
         }
         parts
     }
 
-    /// Formats the short form as one list of words.
-    pub(crate) fn words(&self, most: usize) -> Vec<String> {
-        let mut all: Vec<String> = Vec::new();
-        for (_, words) in self.short(most) {
-            let mut words = words.into_iter();
-            if let Some(last) = all.last_mut()
-                && let Some(first) = words.next()
-            {
-                *last += &format!("; {first}");
-            }
-            all.extend(words);
-        }
-        all
-    }
-
     /// Formats the short form as one text.
     pub(crate) fn text(&self, most: usize) -> String {
-        let words = self.words(most);
-        if words.is_empty() {
+        let parts = self.short(most).into_iter().map(|(_, text)| text);
+        let text = parts.collect::<Vec<String>>().join("; ");
+        if text.is_empty() {
             "-".to_owned()
         } else {
-            words.join(", ")
+            text
         }
     }
 
     fn new(reach: &Reach) -> Ports {
         let [allowed, mixed, unknown] =
-            [&reach.allowed, &reach.mixed, &reach.unknown].map(PortList::new);
-        let mut words = allowed.words.clone();
-        words.extend(mixed.words.iter().map(|it| format!("mixed:{it}")));
-        words.extend(unknown.words.iter().map(|it| format!("unknown:{it}")));
+            [&reach.allowed, &reach.mixed, &reach.unknown].map(PortSet::text);
+        let mut words = allowed.clone();
+        words.extend(mixed.iter().map(|it| format!("mixed:{it}")));
+        words.extend(unknown.iter().map(|it| format!("unknown:{it}")));
         Ports {
             open: reach.allowed.is_everything(),
             marked: words.join(" "),
@@ -133,45 +93,67 @@ impl Ports {
     }
 }
 
-/// Lists the ports, or everything but the missing ones if these are fewer; at most `most` words.
-pub(crate) fn few(ports: &PortSet, most: usize) -> Vec<String> {
-    let missing = missing(ports);
+/// Lists the words, or everything but the missing ones if these are fewer.
+pub(crate) fn few(words: &[String], most: usize) -> String {
+    let missing = missing(words);
     if missing.is_empty() {
-        return vec!["any".to_owned()];
+        return "any".to_owned();
     }
-    let present = ports.text();
-    let (lead, words) = if missing.len() < present.len() && present.len() > 2 {
-        ("any but ", missing)
+    let (lead, words) = if missing.len() < words.len() && words.len() > 2 {
+        ("any but ", &missing[..])
     } else {
-        ("", present)
+        ("", words)
     };
-    let n_more = words.len().saturating_sub(most);
-    let mut shown: Vec<String> = words.into_iter().take(most).collect();
-    if let Some(first) = shown.first_mut() {
-        first.insert_str(0, lead);
+    let shown: Vec<&str> = words.iter().take(most).map(String::as_str).collect();
+    let mut text = format!("{lead}{}", shown.join(", "));
+    if words.len() > most {
+        text += &format!(" and {} more", words.len() - most);
     }
-    if let Some(last) = shown.last_mut()
-        && n_more > 0
-    {
-        *last += &format!(" and {n_more} more");
-    }
-    shown
+    text
 }
 
-/// Returns the missing ports in text. ICMP is missing only if ICMPv6 is missing as well: a pair of
-/// endpoints of one family has only one of them.
-fn missing(ports: &PortSet) -> Vec<String> {
-    let mut rest = PortSet::everything();
-    rest.remove_all(ports);
-    if !rest.has_icmp() || !rest.has_icmp6() {
-        let mut icmp = PortSet::default();
-        icmp.add_icmp();
-        rest.remove_all(&icmp);
+/// Returns the ports that are in none of the words. ICMP is missing only if ICMPv6 is missing as
+/// well: a pair of endpoints of one family has only one of them.
+fn missing(words: &[String]) -> Vec<String> {
+    let mut missing = Vec::new();
+    for protocol in ["tcp", "udp", "sctp"] {
+        let mut next: u32 = 1;
+        let mut gap = |first: u32, last: u32| {
+            missing.push(match (first, last) {
+                (1, 65535) => format!("{protocol}/*"),
+                _ if first == last => format!("{protocol}/{first}"),
+                _ => format!("{protocol}/{first}-{last}"),
+            });
+        };
+        for word in words {
+            let Some((its, range)) = word.split_once('/') else {
+                continue;
+            };
+            if its != protocol {
+                continue;
+            }
+            let (first, last) = match range.split_once('-') {
+                Some((first, last)) => (first.parse().unwrap_or(1), last.parse().unwrap_or(65535)),
+                None if range == "*" => (1, 65535),
+                None => (range.parse().unwrap_or(1), range.parse().unwrap_or(1)),
+            };
+            if first > next {
+                gap(next, first - 1);
+            }
+            next = next.max(last + 1);
+        }
+        if next <= 65535 {
+            gap(next, 65535);
+        }
     }
-    let mut icmp6 = PortSet::default();
-    icmp6.add_icmp6();
-    rest.remove_all(&icmp6);
-    rest.text()
+    let has = |word: &str| words.iter().any(|it| it == word);
+    if !has("icmp") && !has("icmpv6") {
+        missing.push("icmp".to_owned());
+    }
+    if !has("ip/*") {
+        missing.push("ip/*".to_owned());
+    }
+    missing
 }
 
 /// Distinct sets of ports.
@@ -195,8 +177,14 @@ impl Reaches {
 
     /// Returns the set of ports with an index.
     pub(crate) fn get(&self, place: usize) -> &Ports {
-        static NOTHING: LazyLock<Ports> = LazyLock::new(Ports::default);
-        self.list.get(place).unwrap_or(&NOTHING)
+        const NOTHING: &Ports = &Ports {
+            allowed: Vec::new(),
+            mixed: Vec::new(),
+            unknown: Vec::new(),
+            open: false,
+            marked: String::new(),
+        };
+        self.list.get(place).unwrap_or(NOTHING)
     }
 
     /// Returns all sets, by index.
@@ -208,40 +196,22 @@ impl Reaches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use palisade_core::net::Protocol;
     use palisade_core::query::PortQuery;
 
-    fn ports(text: &str) -> PortSet {
-        let mut ports = PortSet::default();
-        for word in text.split(' ') {
-            let (name, range) = word.split_once('/').unwrap_or((word, ""));
-            let (first, last) = match range.split_once('-') {
-                Some((first, last)) => (first.parse().unwrap(), last.parse().unwrap()),
-                None if range == "*" => (1, 65535),
-                None => (range.parse().unwrap_or(0), range.parse().unwrap_or(0)),
-            };
-            match Protocol::from_name(&name.to_ascii_uppercase()) {
-                Some(protocol) => ports.add_run(protocol, first, last),
-                None if name == "icmp" => ports.add_icmp(),
-                None if name == "icmpv6" => ports.add_icmp6(),
-                None => ports.add_other(),
-            }
-        }
-        assert_eq!(ports.text().join(" "), text);
-        ports
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
     }
 
     #[test]
     fn the_shorter_form_is_shown() {
-        let check = |text: &str, most, expected: &[&str]| {
-            assert_eq!(few(&ports(text), most), expected, "{text}");
-        };
-        check("tcp/80 udp/53", 9, &["tcp/80", "udp/53"]);
-        let but_one = "tcp/1-24 tcp/26-65535 udp/* sctp/* icmp ip/*";
-        check(but_one, 9, &["any but tcp/25"]);
-        check("tcp/* udp/* sctp/* icmpv6 ip/*", 9, &["any"]);
-        check("tcp/1 tcp/3 tcp/5", 2, &["tcp/1", "tcp/3 and 1 more"]);
-        check("tcp/* udp/* sctp/*", 9, &["any but icmp", "ip/*"]);
+        assert_eq!(few(&words("tcp/80 udp/53"), 9), "tcp/80, udp/53");
+        let but_one = words("tcp/1-24 tcp/26-65535 udp/* sctp/* icmp ip/*");
+        assert_eq!(few(&but_one, 9), "any but tcp/25");
+        assert_eq!(few(&words("tcp/* udp/* sctp/* icmpv6 ip/*"), 9), "any");
+        assert_eq!(
+            few(&words("tcp/1 tcp/3 tcp/5"), 2),
+            "tcp/1, tcp/3 and 1 more"
+        );
     }
 
     #[test]

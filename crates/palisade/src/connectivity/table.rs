@@ -123,7 +123,8 @@ fn style(state: State) -> Style {
 /// Formats ports in lines.
 fn port_lines(ports: &Ports, most: usize) -> Vec<(State, String)> {
     let mut lines = Vec::new();
-    for (state, words) in ports.short(most) {
+    for (state, text) in ports.short(most) {
+        let words: Vec<String> = text.split(", ").map(str::to_owned).collect();
         lines.extend(
             wrapped(&words, PORTS_WIDTH)
                 .into_iter()

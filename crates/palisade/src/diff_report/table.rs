@@ -92,7 +92,7 @@ pub(crate) fn ports(ports: &PortSet, most: usize) -> String {
     if ports.is_everything() {
         return "any".to_owned();
     }
-    crate::connectivity::ports::few(ports, most).join(", ")
+    crate::connectivity::ports::few(&ports.text(), most)
 }
 
 /// Groups blocks by the changed object that they come from, in order.

@@ -115,9 +115,9 @@ struct PortsView<'a> {
 impl<'a> PortsView<'a> {
     fn new(ports: &'a Ports) -> PortsView<'a> {
         PortsView {
-            ports: &ports.allowed.words,
-            mixed_ports: &ports.mixed.words,
-            unknown_ports: &ports.unknown.words,
+            ports: &ports.allowed,
+            mixed_ports: &ports.mixed,
+            unknown_ports: &ports.unknown,
         }
     }
 }
@@ -223,12 +223,7 @@ impl<'a> PageView<'a> {
         } = table;
         let cells = reaches.all().iter().map(|it| {
             let open = u8::from(it.open);
-            (
-                &*it.allowed.words,
-                &*it.mixed.words,
-                &*it.unknown.words,
-                open,
-            )
+            (&*it.allowed, &*it.mixed, &*it.unknown, open)
         });
         let kind_list = kinds.list.iter();
         PageView {

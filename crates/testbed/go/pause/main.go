@@ -1,4 +1,4 @@
-// Pause holds the namespaces of a pod open until it is told to end.
+// Pause holds the namespaces of a pod open until it receives a signal to end.
 package main
 
 import (

@@ -39,7 +39,7 @@ impl<'c> OverrideFinder<'c> {
     pub(super) fn search(&self, shared: &Shared, group: &Group<'c>, found: &mut FoundEffects) {
         let union = shared.union(&self.peers, self.program, group);
         let ports = Ports::new(self.program, &group.stack, group.class);
-        let mut known: FxHashSet<Vec<Mask>> = FxHashSet::default();
+        let mut seen: FxHashSet<Vec<Mask>> = FxHashSet::default();
         let mut choices: FxHashMap<(Option<u32>, Option<PodId>), Vec<PortChoice>> =
             FxHashMap::default();
         for candidate in self.candidates(shared, &union, group) {
@@ -59,13 +59,13 @@ impl<'c> OverrideFinder<'c> {
                 // for the same possible addresses have the same effects, so each set is evaluated
                 // once.
                 let matched = distinct(masks.iter().map(|mask| mask.and(&choice.mask)));
-                if known.insert(matched.clone()) {
+                if seen.insert(matched.clone()) {
                     let witness = self.witness(group, &pair, choice.traffic);
-                    found.add(&common_effects(group, &matched), &witness);
+                    found.add(&story(group, &matched), &witness);
                 }
             }
         }
-        self.through_services(shared, &union, group, &ports, &mut known, found);
+        self.through_services(shared, &union, group, &ports, &mut seen, found);
     }
 
     /// Returns one peer for each set of rules that peers of the group match, in the order of the
@@ -133,7 +133,7 @@ impl<'c> OverrideFinder<'c> {
         union: &Union,
         group: &Group<'c>,
         ports: &Ports<'_, '_>,
-        known: &mut FxHashSet<Vec<Mask>>,
+        seen: &mut FxHashSet<Vec<Mask>>,
         found: &mut FoundEffects,
     ) {
         let masks = |kind: usize, at: PeerAddress| {
@@ -155,7 +155,7 @@ impl<'c> OverrideFinder<'c> {
                 for at in self.own_places(pod, *service) {
                     let of_peer = masks(kind, at).unwrap_or_default();
                     let matched = distinct(of_peer.iter().map(|mask| mask.and(&of_port)));
-                    if matched.is_empty() || !known.insert(matched.clone()) {
+                    if matched.is_empty() || !seen.insert(matched.clone()) {
                         continue;
                     }
                     let pair = Pair {
@@ -169,7 +169,7 @@ impl<'c> OverrideFinder<'c> {
                         via: Some(*service),
                     };
                     let witness = self.witness(group, &pair, Traffic::Port(*protocol, *port));
-                    found.add(&common_effects(group, &matched), &witness);
+                    found.add(&story(group, &matched), &witness);
                 }
             }
         }
@@ -283,7 +283,7 @@ impl<'c> OverrideFinder<'c> {
 }
 
 /// Returns the effects of a flow that hold for every address that the peer could have.
-fn common_effects(group: &Group<'_>, matched: &[Mask]) -> FlowEffects {
-    let effects = matched.iter().map(|mask| group.stack.effects(mask));
-    effects.reduce(|a, b| a.and(&b)).unwrap_or_default()
+fn story(group: &Group<'_>, matched: &[Mask]) -> FlowEffects {
+    let stories = matched.iter().map(|mask| group.stack.story(mask));
+    stories.reduce(|a, b| a.and(&b)).unwrap_or_default()
 }

@@ -128,8 +128,8 @@ impl<'p> Stack<'p> {
     }
 
     /// Returns the effects of a flow that matches these rules.
-    pub(super) fn effects(&self, matched: &Mask) -> FlowEffects {
-        let mut effects = FlowEffects::default();
+    pub(super) fn story(&self, matched: &Mask) -> FlowEffects {
+        let mut story = FlowEffects::default();
         // From the last tier to the first: a Pass has the verdict of the tiers behind it.
         let baseline = self.baseline(matched);
         let union = self.union(matched);
@@ -139,9 +139,9 @@ impl<'p> Stack<'p> {
         let mut actual = later.verdict;
         if let Some(first) = of_admin.first() {
             actual = first.verdict;
-            effects.settling.push(first.part);
+            story.settling.push(first.part);
             let winner = [first.part];
-            effects.override_all(&winner, actual, of_admin.iter());
+            story.override_all(&winner, actual, of_admin.iter());
         }
         let first_action = admin.first().map(|rule| rule.action);
         let of_union = union.iter().flat_map(|it| it.claims());
@@ -153,21 +153,21 @@ impl<'p> Stack<'p> {
                 // are overridden.
                 let winner = [first.part];
                 let later = of_union.iter().chain(&of_baseline);
-                effects.override_all(&winner, actual, later);
-                return effects;
+                story.override_all(&winner, actual, later);
+                return story;
             }
             (Some(Action::Pass), Some(first)) => {
                 let to = later.by.iter();
                 let deferrals = to.map(|to| (first.part, *to, later.verdict));
-                effects.deferrals.extend(deferrals);
+                story.deferrals.extend(deferrals);
             }
             _ => {}
         }
         // The flow reaches the later tiers. NetworkPolicies decide if they isolate the pod, else
         // the Baseline does; either overrides parts of the Baseline with another verdict.
-        effects.settling.extend(&later.by);
-        effects.override_all(&later.by, later.verdict, of_baseline.iter());
-        effects
+        story.settling.extend(&later.by);
+        story.override_all(&later.by, later.verdict, of_baseline.iter());
+        story
     }
 
     fn hits(&self, matched: &Mask, start: usize, end: usize) -> Vec<&'p Rule> {

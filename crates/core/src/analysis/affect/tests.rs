@@ -79,7 +79,7 @@ fn an_admin_accept_overrides_isolation_and_not_the_rules_that_agree() {
 }
 
 #[test]
-fn an_override_needs_a_peer_that_shows_it() {
+fn without_a_peer_to_show_it_nothing_is_overridden() {
     // No pod has the label of the peer.
     let mut cluster = cluster(
         vec![pod("x", "a")],

@@ -153,8 +153,8 @@ impl<'f> FoldContext<'f> {
         };
         // One atom of each class is enough: blocks are all that an address matches, and atoms of a
         // class are in the blocks of the same rules.
-        let mut known = FxHashSet::default();
-        let is_new = |atom: &&AddressAtom| known.insert(self.addresses.of_destination(**atom));
+        let mut seen = FxHashSet::default();
+        let is_new = |atom: &&AddressAtom| seen.insert(self.addresses.of_destination(**atom));
         possible.iter().filter(is_new).copied().collect()
     }
 }

@@ -185,7 +185,7 @@ mod tests {
         };
         for round in 0..400 {
             let n = 1 + below(24);
-            // Few different lists among many, so that places are the same again and again.
+            // Few different lists among many: places repeat.
             let kinds: Vec<Vec<Run>> = (0..=below(6))
                 .map(|_| {
                     let run = |start: u32, length: u32| (start, (start + length).min(n));

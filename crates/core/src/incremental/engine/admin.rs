@@ -33,7 +33,7 @@ impl Engine {
             excerpt.add_class(*id);
         }
         for id in changed {
-            // A policy may be deleted by now, or be in another tier.
+            // A policy may be gone by now, or be in another tier.
             if store.ordered.get(id).is_some_and(Option::is_some) {
                 excerpt.add_policy(*id);
             }

@@ -119,7 +119,7 @@ impl Groups {
 
     pub(super) fn remove(&mut self, id: u32) -> Option<GroupSpec> {
         let spec = self.active.remove(&id)?;
-        // Removes all selections of the group at once; the key of the next one may be removed by then.
+        // Removes all selections of the group at once; the key of the next one may be gone by then.
         let leave = |entries: &mut Vec<Entry>| {
             entries.retain(|(group, _)| *group != id);
             !entries.is_empty()

@@ -191,7 +191,7 @@ impl Engine {
         };
         nodes.sort_unstable();
         nodes.dedup();
-        // A node that was relabelled may be deleted by now.
+        // A node that was relabelled may be gone by now.
         let is_there = |id: &u32| {
             let node = store.nodes.get(*id);
             node.is_some_and(|node| store.node_ids.get(&node.name) == Some(id))

@@ -35,7 +35,7 @@ struct Other {
 #[derive(Debug)]
 struct OtherStep {
     step: Arc<Step>,
-    // The engine's step. Owned, so that no other step can get its address, which is the key.
+    // The engine's step. Owned: no other step can get its address, which is the key.
     _own: Arc<Step>,
     uses: u32,
 }

@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 
 use super::table::Table;
 use super::{AddressState, Pod, Store};
-use crate::compile::precedence;
 use crate::incremental::slab::NONE;
+use crate::owners::precedence;
 
 /// The owner of an address (D22, D82, D107, D108).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl Store {
         let owner = self.owner(address);
         let (groups, ports) = self.lists_of(owner);
         // The record names lists by number. Before the commit, the owner's class can get other
-        // groups or have ended; without this use the number would then mean another list.
+        // groups or be gone; without this use the number would then mean another list.
         self.groups.retain(groups);
         if ports != NONE {
             self.ports.retain(ports);
@@ -214,7 +214,7 @@ impl Store {
 
     /// Orders two claimants; the smaller one owns the address. Pods come before nodes, and nodes
     /// before host-network pods.
-    // The same order as in `compile::owners`, which decides for whole clusters.
+    // The same order as in `owners::owners`, which decides for whole clusters.
     fn compare(&self, a: Claimant, b: Claimant) -> std::cmp::Ordering {
         let rank = |it: Claimant| match it {
             Claimant::Pod(_) => 0,

@@ -87,7 +87,7 @@ impl Facts<'_, '_> {
 }
 
 impl Store {
-    /// Sets a pod to its current state; `None` if it is deleted. Returns whether policies can see a
+    /// Sets a pod to its current state; `None` if it is gone. Returns whether policies can see a
     /// difference.
     // Most updates of pods change nothing that policies can see. Their path is the first one here:
     // one hash, one look at the index, one comparison.

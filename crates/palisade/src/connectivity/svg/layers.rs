@@ -133,7 +133,8 @@ impl Layers {
         });
         let lines: Vec<Line> = lines.collect();
         let ports = lines.iter().map(|line| {
-            let words = answer.reaches.get(line.reach).words(MOST_PORTS);
+            let text = answer.reaches.get(line.reach).text(MOST_PORTS);
+            let words: Vec<String> = text.split(", ").map(str::to_owned).collect();
             let mut card = Card::new(folded(&words, 30));
             card.height = card.lines.len() as f64 * LINE + 6.0;
             card

@@ -246,7 +246,7 @@ fn all_peers(cluster: &Cluster<'static>, owner: impl Fn(IpAddr) -> Option<Owner>
 }
 
 /// A flow from the view of its subject.
-struct DirectedFlow<'c> {
+struct Seen<'c> {
     cluster: &'c Cluster<'static>,
     subject: &'c Pod<'static>,
     direction: Direction,
@@ -255,7 +255,7 @@ struct DirectedFlow<'c> {
     traffic: Traffic,
 }
 
-impl DirectedFlow<'_> {
+impl Seen<'_> {
     fn matches(&self, effect: &Effect<'_>) -> bool {
         let peers = effect.peers.as_ref();
         let ports = effect.ports.as_ref();
@@ -348,7 +348,7 @@ impl DirectedFlow<'_> {
     }
 
     /// Evaluates the flow with some of the policies (section 1.1).
-    fn evaluate(&self, policies: &[PolicyId]) -> Outcome {
+    fn evaluate(&self, policies: &[PolicyId]) -> Judgement {
         let rank = |id: &PolicyId| self.cluster.policies[id.0 as usize].rank;
         let of = |is_of_tier: fn(PolicyRank) -> bool| {
             let these = policies.iter().filter(move |id| is_of_tier(rank(id)));
@@ -370,7 +370,7 @@ impl DirectedFlow<'_> {
                 Action::Pass => None,
             };
             if let Some(verdict) = verdict {
-                return Outcome {
+                return Judgement {
                     verdict,
                     admin,
                     by: vec![*part],
@@ -390,7 +390,7 @@ impl DirectedFlow<'_> {
             })
             .or_else(|| self.isolated(&of(|it| it == PolicyRank::DefaultGroup)))
             .unwrap_or((Verdict::Allow, Vec::new()));
-        Outcome { verdict, admin, by }
+        Judgement { verdict, admin, by }
     }
 
     fn isolated(&self, policies: &[PolicyId]) -> Option<(Verdict, Vec<Decider>)> {
@@ -430,8 +430,8 @@ impl DirectedFlow<'_> {
             }
             alone.sort_by_key(|id| precedence(&self.cluster.policies[id.0 as usize]));
             let own = self.evaluate(&alone);
-            let own_deciders = own.admin.map(|it| it.0).into_iter().chain(own.by);
-            let own_deciders = own_deciders.filter(|part| part.policy() == *id);
+            let speaking = own.admin.map(|it| it.0).into_iter().chain(own.by);
+            let speaking = speaking.filter(|part| part.policy() == *id);
             if own.verdict == all.verdict {
                 continue;
             }
@@ -439,7 +439,7 @@ impl DirectedFlow<'_> {
                 .admin
                 .filter(|it| it.1 != Action::Pass || tier(*id) == 0);
             let winners = decided.map_or(all.by.clone(), |it| vec![it.0]);
-            for loser in own_deciders.collect::<BTreeSet<Decider>>() {
+            for loser in speaking.collect::<BTreeSet<Decider>>() {
                 found.extend(
                     winners
                         .iter()
@@ -476,7 +476,7 @@ fn facts(effects: &Effects) -> BTreeSet<Fact> {
     overrides.chain(deferrals).chain(settling).collect()
 }
 
-struct Outcome {
+struct Judgement {
     verdict: Verdict,
     /// The first rule of the Admin tier that matches, including Pass.
     admin: Option<(Decider, Action)>,
@@ -508,8 +508,8 @@ fn expected(cluster: &Cluster<'static>, program: &Program, id: PodId) -> BTreeSe
                 if is_local || (is_itself && !served.contains(&traffic)) {
                     continue;
                 }
-                let facts = addresses.iter().map(|address| {
-                    let flow = DirectedFlow {
+                let stories = addresses.iter().map(|address| {
+                    let flow = Seen {
                         cluster,
                         subject,
                         direction,
@@ -519,7 +519,7 @@ fn expected(cluster: &Cluster<'static>, program: &Program, id: PodId) -> BTreeSe
                     };
                     flow.facts(&selecting)
                 });
-                let certain = facts.reduce(|a, b| a.intersection(&b).copied().collect());
+                let certain = stories.reduce(|a, b| a.intersection(&b).copied().collect());
                 found.extend(certain.unwrap_or_default());
             }
         }

@@ -108,8 +108,8 @@ impl<'b> CauseFinder<'b> {
                 found = self.among(endpoints, label.one_sided.is_some());
             }
         }
-        let mut known = FxHashSet::default();
-        found.retain(|it| known.insert(*it));
+        let mut seen = FxHashSet::default();
+        found.retain(|it| seen.insert(*it));
         found.truncate(MOST);
         found
     }

@@ -16,7 +16,7 @@ use crate::policy::{Direction, PolicyApi};
 pub struct Change<T> {
     /// The object in the old cluster; `None`: it is new.
     pub old: Option<T>,
-    /// The object in the new cluster; `None`: it was removed.
+    /// The object in the new cluster; `None`: it is gone.
     pub new: Option<T>,
 }
 
@@ -34,11 +34,11 @@ pub struct PolicyChange {
 /// The objects that differ.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// Policies of all API versions, in the order of the new cluster, then those that were removed.
+    /// Policies of all API versions, in the order of the new cluster, then those that are gone.
     pub policies: Vec<PolicyChange>,
     /// Namespaces whose labels differ.
     pub namespaces: Vec<Change<NamespaceId>>,
-    /// Live pods and templates that are new, removed, or match policies by other properties.
+    /// Live pods and templates that are new, gone, or match policies by other properties.
     pub pods: Vec<Change<PodId>>,
     /// Nodes with other labels or addresses, or that only one cluster has.
     pub nodes: Vec<Change<NodeId>>,
@@ -67,7 +67,7 @@ impl Changes {
 /// An item of a list and its index.
 type Placed<'x, T> = (u32, &'x T);
 
-/// Pairs the items of two lists by key: the new list in order, then the items that were removed.
+/// Pairs the items of two lists by key: the new list in order, then the items that are gone.
 fn matched<'x, K: Eq + std::hash::Hash, T>(
     old: &'x [T],
     new: &'x [T],
@@ -92,13 +92,13 @@ fn matched<'x, K: Eq + std::hash::Hash, T>(
         }
     }
     // The order of a hash map must not reach the output.
-    let mut removed: Vec<Placed<'x, T>> = left.into_values().collect();
-    removed.sort_unstable_by_key(|(id, _)| *id);
-    let removed = removed.into_iter().map(|it| Change {
+    let mut gone: Vec<Placed<'x, T>> = left.into_values().collect();
+    gone.sort_unstable_by_key(|(id, _)| *id);
+    let gone = gone.into_iter().map(|it| Change {
         old: Some(it),
         new: None,
     });
-    pairs.extend(removed);
+    pairs.extend(gone);
     pairs
 }
 
@@ -237,7 +237,7 @@ fn pods<'c>(old: &'c Cluster<'c>, new: &'c Cluster<'c>) -> Vec<Change<PodId>> {
     type Key<'c> = (&'c str, Option<&'static str>, &'c str);
     fn key<'c>(cluster: &'c Cluster<'c>, pod: &'c Pod<'c>) -> Option<Key<'c>> {
         let namespace = cluster.namespace_name(pod.namespace);
-        // A terminated pod has no flows (D81): it counts as removed.
+        // A terminated pod has no flows (D81): it counts as gone.
         (pod.phase != PodPhase::Terminated).then_some((namespace, pod.template, pod.name))
     }
     let pairs = matched(&old.pods, &new.pods, |it| key(old, it), |it| key(new, it));

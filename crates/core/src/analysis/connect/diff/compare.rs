@@ -348,17 +348,17 @@ impl<'c> Comparison<'_, 'c> {
         }
         let mut rest = changed.sources.clone();
         and_not(&mut rest, &common);
-        let mut removed = rest.clone();
+        let mut gone = rest.clone();
         if in_new {
-            and_not(&mut removed, new);
+            and_not(&mut gone, new);
         }
-        and_not(&mut rest, &removed);
+        and_not(&mut rest, &gone);
         // A flow from an endpoint of one cluster to an endpoint of the other exists in neither, so
         // each flow belongs to exactly one part.
         let parts = [
             (None, common),
             (Some(OneSided::New), rest),
-            (Some(OneSided::Gone), removed),
+            (Some(OneSided::Gone), gone),
         ];
         let parts = parts.into_iter();
         parts.filter(|(_, words)| !is_empty(words)).collect()

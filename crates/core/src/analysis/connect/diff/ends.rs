@@ -87,7 +87,7 @@ fn end_key<'c>(cluster: &'c Cluster<'c>, member: Member) -> Option<EndpointName<
     }
 }
 
-/// Returns the endpoints: those of the new cluster in order, those that were removed, and the networks
+/// Returns the endpoints: those of the new cluster in order, those that are gone, and the networks
 /// outside, split where either cluster distinguishes addresses.
 pub(super) fn compared_ends(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec<ComparedEndpoint> {
     // By name, not by index: an object has another index as soon as any other one is added.
@@ -108,9 +108,9 @@ pub(super) fn compared_ends(old: &ClusterSide<'_>, new: &ClusterSide<'_>) -> Vec
             });
         }
     }
-    let mut removed: Vec<u32> = left.into_values().collect();
-    removed.sort_unstable();
-    endpoints.extend(removed.into_iter().map(|id| ComparedEndpoint {
+    let mut gone: Vec<u32> = left.into_values().collect();
+    gone.sort_unstable();
+    endpoints.extend(gone.into_iter().map(|id| ComparedEndpoint {
         old: Some(id),
         new: None,
         blocks: Vec::new(),

@@ -56,7 +56,7 @@ fn isolated(policy: &Policy<'_>) -> &'static str {
 /// Finds rules that share a name. Explanations, logs and metrics show names, and a shared one leads
 /// to the wrong rule.
 fn same_names(id: PolicyId, policy: &Policy<'_>, findings: &mut Vec<Finding>) {
-    let mut known: FxHashMap<&str, RulePlace> = FxHashMap::default();
+    let mut seen: FxHashMap<&str, RulePlace> = FxHashMap::default();
     for direction in Direction::BOTH {
         for (index, rule) in policy.rules(direction).list.iter().enumerate() {
             let place = RulePlace {
@@ -67,7 +67,7 @@ fn same_names(id: PolicyId, policy: &Policy<'_>, findings: &mut Vec<Finding>) {
             let Some(name) = rule.name.filter(|name| !name.is_empty()) else {
                 continue;
             };
-            let first = *known.entry(name).or_insert(place);
+            let first = *seen.entry(name).or_insert(place);
             if first != place {
                 findings.push(Finding {
                     by: vec![Decider::Rule(first)],

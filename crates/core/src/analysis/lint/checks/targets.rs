@@ -152,7 +152,7 @@ impl<'c> CheckContext<'c> {
     /// Keeps one of the targets that no rule distinguishes. Hundreds of nodes often have the same
     /// rows; evaluating each would repeat the same result.
     fn distinct(&self, mut targets: Vec<Target<'c>>) -> Vec<Target<'c>> {
-        let mut known: FxHashSet<TargetKey> = FxHashSet::default();
+        let mut seen: FxHashSet<TargetKey> = FxHashSet::default();
         targets.retain(|target| {
             let (class, node) = match target.end.identity {
                 Identity::Pod(pod) => (self.program.class_id(pod), None),
@@ -170,7 +170,7 @@ impl<'c> CheckContext<'c> {
                 table.and_then(|table| table.node_rows.get(node?).copied())
             });
             let atoms = self.atoms(&target.end);
-            known.insert((class, rows, atoms, (target.protocol, target.port)))
+            seen.insert((class, rows, atoms, (target.protocol, target.port)))
         });
         targets
     }

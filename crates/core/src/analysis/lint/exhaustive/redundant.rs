@@ -170,7 +170,7 @@ fn is_needed(
     side: usize,
     group: usize,
     policy: PolicyId,
-    removed: &BTreeSet<PolicyId>,
+    gone: &BTreeSet<PolicyId>,
 ) -> bool {
     let Some((side, group)) = sides
         .get(side)
@@ -189,7 +189,7 @@ fn is_needed(
         let steps = flows.union(partition, group.union);
         let steps: Vec<Step<'_>> = steps
             .into_iter()
-            .filter(|it| !removed.contains(&it.place.policy))
+            .filter(|it| !gone.contains(&it.place.policy))
             .collect();
         let parts = partition.parts(&apart, partition.all_columns());
         parts.into_iter().any(|(columns, keys)| {
@@ -208,7 +208,7 @@ fn is_needed(
                         rest: &rest,
                         isolating: program.isolation(union.isolation),
                     };
-                    changes |= removal.changes(policy, &|it| removed.contains(&it));
+                    changes |= removal.changes(policy, &|it| gone.contains(&it));
                 });
                 changes
             })

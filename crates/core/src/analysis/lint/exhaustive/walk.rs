@@ -202,7 +202,7 @@ impl<'w, 'c> Walk<'w, 'c> {
                     if pending.is_empty() {
                         continue;
                     }
-                    // Pending facts are about orders of rules that are not in effect. Of two tied
+                    // Pending facts concern orders of rules that are not in effect. Of two tied
                     // policies, the first by name may accept a key that the other passes: the key
                     // is not in `rest`, and the tie still depends on its verdict here. So this fold
                     // takes all keys.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::labels::count;
+use crate::compile::count;
 use crate::model::{Cluster, NodeId, Pod, PodId, PodPhase};
 use crate::program::Owner;
 
