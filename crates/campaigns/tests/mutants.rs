@@ -197,7 +197,7 @@ fn the_tests_of_a_mistake_exist() {
     for build in [
         "-p palisade-nowhere --lib",
         "-p palisade-nft --test nowhere",
-        "-p palisade --lib",
+        "-p palisade-nft --bins",
         "-p palisade-nft",
         "-p palisade-nft --lib --release",
     ] {
