@@ -1,4 +1,4 @@
-//! What a verdict alone does not show: flows that nobody can send, and flows that other network
+//! What a verdict alone does not show: flows that no client can send, and flows that other network
 //! plugins treat differently.
 
 use super::{Outcome, Reason, Transport};
