@@ -410,7 +410,7 @@ impl<B: Backend> Agent<B> {
         NodeSettings {
             senders: self.senders(),
             pod_blocks: self.pod_blocks(),
-            judge_own_node: self.config.judge_own_node,
+            evaluate_own_node: self.config.evaluate_own_node,
             established: self.config.established,
         }
     }
@@ -466,7 +466,8 @@ impl<B: Backend> Agent<B> {
         };
         // A change that only allows more keeps the generation, and so every connection its fast
         // path.
-        let needs_generation = change.reevaluate && self.config.established == Established::Judge;
+        let needs_generation =
+            change.reevaluate && self.config.established == Established::Evaluate;
         let generation = needs_generation.then(|| self.generations.next());
         let steps = self.backend.change(
             &mut table.state,

@@ -30,7 +30,7 @@ pub struct NodeSettings {
     /// are not dropped (D84).
     pub pod_blocks: Vec<Cidr>,
     /// Whether connections from pods to this node itself are evaluated (D75).
-    pub judge_own_node: bool,
+    pub evaluate_own_node: bool,
     /// How established connections are treated after a change.
     pub established: Established,
 }

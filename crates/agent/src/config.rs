@@ -28,7 +28,7 @@ pub struct Config {
     /// The address blocks that only pods of this node have; empty: those of its Node object.
     pub pod_blocks: Vec<Cidr>,
     /// Whether policies apply to connections from pods to this node itself (D75).
-    pub judge_own_node: bool,
+    pub evaluate_own_node: bool,
     /// The key of its hashes. It must be secret from the authors of objects, who could otherwise
     /// choose names that collide.
     pub hash_key: HashKey,
@@ -41,14 +41,14 @@ impl Config {
     pub fn new(node: &str) -> Config {
         Config {
             node: node.to_owned(),
-            established: Established::Judge,
+            established: Established::Evaluate,
             unknown_pods: UnknownPods::Drop,
             boot: BootPolicy::Closed,
             false_senders: FalseSenders::Drop,
             programs: Programs::Refuse,
             budget: Budget::default(),
             pod_blocks: Vec::new(),
-            judge_own_node: true,
+            evaluate_own_node: true,
             hash_key: random_key(),
             share_from: SHARE_FROM,
         }
@@ -67,7 +67,7 @@ fn random_key() -> HashKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Established {
     /// Their next packet is evaluated by the new rules (D94).
-    Judge,
+    Evaluate,
     /// They continue until they end, whatever generation evaluated them. The marks of connections
     /// of addresses that change hands are cleared.
     Keep,

@@ -277,7 +277,7 @@ fn unknown_pods_are_closed() {
 fn the_own_node_may_be_left_open() {
     with(|mut bench| {
         for (is_evaluated, is_open) in [(true, false), (false, true)] {
-            bench.install(Generation::FIRST, |it| it.judge_own_node = is_evaluated);
+            bench.install(Generation::FIRST, |it| it.evaluate_own_node = is_evaluated);
             for (b, node, other) in [
                 ("10.0.1.2", "192.0.2.1", "192.0.2.2"),
                 ("fd00:1::2", "fd00:ff::1", "fd00:ff::2"),

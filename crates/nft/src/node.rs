@@ -40,7 +40,7 @@ pub struct Settings {
     /// known pod has is dropped (D84).
     pub pod_blocks: Vec<Cidr>,
     /// Whether connections from pods to this node itself are evaluated (D75).
-    pub judge_own_node: bool,
+    pub evaluate_own_node: bool,
     /// How established connections are treated after a change.
     pub established: Established,
     /// Untracked connections that the policies allow, such as those to a resolver on the node:
@@ -59,7 +59,7 @@ pub struct NodeOptions {
     /// are not dropped (D84).
     pub pod_blocks: Vec<Cidr>,
     /// Whether connections from pods to this node itself are evaluated (D75).
-    pub judge_own_node: bool,
+    pub evaluate_own_node: bool,
     /// How established connections are treated after a change.
     pub established: Established,
 }
@@ -70,8 +70,8 @@ impl Default for NodeOptions {
             mark: MarkBits::DEFAULT,
             senders: Senders::default(),
             pod_blocks: Vec::new(),
-            judge_own_node: true,
-            established: Established::Judge,
+            evaluate_own_node: true,
+            established: Established::Evaluate,
         }
     }
 }
@@ -106,7 +106,7 @@ impl Default for Senders {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Established {
     /// Their next packet is evaluated by the new rules (D94).
-    Judge,
+    Evaluate,
     /// They go on until they end, whatever generation evaluated them. The caller must then clear
     /// the marks of connections of addresses that change hands, by
     /// [`Conntrack::delete_connections`](crate::Conntrack::delete_connections).
@@ -121,7 +121,7 @@ impl Settings {
             mark,
             senders,
             pod_blocks,
-            judge_own_node,
+            evaluate_own_node,
             established,
         } = options;
         Settings {
@@ -129,7 +129,7 @@ impl Settings {
             generation,
             senders: senders.clone(),
             pod_blocks: pod_blocks.clone(),
-            judge_own_node: *judge_own_node,
+            evaluate_own_node: *evaluate_own_node,
             established: *established,
             untracked: Vec::new(),
         }

@@ -435,7 +435,7 @@ fn a_peer_is_one_element() {
 
 #[test]
 fn another_generation_is_written_wherever_it_occurs() {
-    for established in [Established::Judge, Established::Keep] {
+    for established in [Established::Evaluate, Established::Keep] {
         let history = PlanHistory::new(11);
         let mut settings = settings(0);
         settings.established = established;

@@ -148,7 +148,7 @@ fn the_exit_code_is_what_fail_on_says() {
 }
 
 #[test]
-fn what_new_pods_may_do_counts_if_it_is_asked_for() {
+fn flows_of_new_pods_count_with_include_new() {
     let repository = Repository::new();
     repository.write(
         "a/namespace.yaml",

@@ -34,7 +34,7 @@ fn run(args: &[&str], input: &str) -> Output {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // Whoever does not read it may be gone by now.
+    // A command that does not read it may have ended.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     child.wait_with_output().unwrap()
@@ -44,8 +44,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Asks about the objects; the answer must be there.
-fn asked(objects: &str, what: &str, format: &str) -> String {
+/// Runs the command on the objects; it must succeed.
+fn affecting(objects: &str, what: &str, format: &str) -> String {
     let args = ["affecting", "-q", "-f", "-", "-o", format, what];
     let output = run(&args, objects);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -54,10 +54,10 @@ fn asked(objects: &str, what: &str, format: &str) -> String {
 }
 
 fn json_of(objects: &str, what: &str) -> Value {
-    serde_json::from_str(&asked(objects, what, "json")).unwrap()
+    serde_json::from_str(&affecting(objects, what, "json")).unwrap()
 }
 
-/// Asks about the objects; that cannot be answered.
+/// Runs the command on the objects; it must fail.
 fn refused(objects: &str, what: &str) -> String {
     let output = run(&["affecting", "-q", "-f", "-", what], objects);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stdout));
@@ -145,7 +145,7 @@ fn shop() -> String {
 #[test]
 fn a_pod_has_its_policies_in_order_and_what_is_left_of_them() {
     assert_eq!(
-        asked(&shop(), "shop/web", "table"),
+        affecting(&shop(), "shop/web", "table"),
         "\
 shop/web
 
@@ -174,7 +174,7 @@ INGRESS, what it receives
 #[test]
 fn a_policy_has_its_pods_whom_it_overrides_and_who_overrides_it() {
     assert_eq!(
-        asked(&shop(), "netpol/shop/open", "table"),
+        affecting(&shop(), "netpol/shop/open", "table"),
         "\
 netpol/shop/open  a NetworkPolicy, isolates for ingress
 at -:24
@@ -192,7 +192,7 @@ Overridden by
 "
     );
     assert_eq!(
-        asked(&shop(), "cnp/closed", "table"),
+        affecting(&shop(), "cnp/closed", "table"),
         "\
 cnp/closed  Baseline tier, priority 20
 at -:39
@@ -214,16 +214,16 @@ Not evaluated, because a NetworkPolicy isolates the pod
 
 #[test]
 fn every_rule_has_its_line_with_wide() {
-    let told = asked(&shop(), "shop/web", "wide");
+    let text = affecting(&shop(), "shop/web", "wide");
     assert!(
-        told.contains(
+        text.contains(
             "  Admin                10  cnp/no-lab                  in force           -:29\n"
         ),
-        "{told}"
+        "{text}"
     );
     assert!(
-        told.contains("[0] Deny  never decides      line 45\n"),
-        "{told}"
+        text.contains("[0] Deny  never decides      line 45\n"),
+        "{text}"
     );
 }
 
@@ -290,12 +290,12 @@ fn json_has_the_keys_of_the_contract() {
         })
     );
     // The same in YAML, and in one line.
-    let yaml = asked(&shop(), "cnp/no-lab", "yaml");
+    let yaml = affecting(&shop(), "cnp/no-lab", "yaml");
     assert!(
         yaml.contains("\noverrides:\n- policy: netpol/shop/open\n"),
         "{yaml}"
     );
-    let line: Value = serde_json::from_str(&asked(&shop(), "cnp/no-lab", "jsonl")).unwrap();
+    let line: Value = serde_json::from_str(&affecting(&shop(), "cnp/no-lab", "jsonl")).unwrap();
     assert_eq!(line, answer);
 }
 
@@ -360,7 +360,7 @@ spec:
             format!("{} {} {}", word("tier"), word("policy"), word("state"))
         })
         .collect();
-    // Everything is allowed by the first, so that only what would deny is overridden.
+    // The first allows everything: only denials are overridden.
     assert_eq!(
         states,
         [
@@ -374,12 +374,12 @@ spec:
     for policy in ["cnp0/old", "banp/default", "dnp/last"] {
         assert_eq!(json_of(&objects, policy)["policy"], policy);
     }
-    let told = asked(&objects, "cnp/leave-it", "table");
+    let text = affecting(&objects, "cnp/leave-it", "table");
     assert!(
-        told.contains(
+        text.contains(
             "    ingress[0] here passes on what ingress isolation there denies: lab/probe -> shop/web "
         ),
-        "{told}"
+        "{text}"
     );
 }
 
@@ -428,11 +428,13 @@ spec:
         "netpol/shop/canary"
     );
     assert_eq!(
-        asked(&objects, "shop/deploy/web", "jsonl").lines().count(),
+        affecting(&objects, "shop/deploy/web", "jsonl")
+            .lines()
+            .count(),
         2
     );
     assert_eq!(
-        asked(&objects, "shop/deploy/web", "table"),
+        affecting(&objects, "shop/deploy/web", "table"),
         "\
 shop/deploy/web
 pods: shop/web-0, shop/web-2
@@ -460,7 +462,7 @@ INGRESS, what it receives
 }
 
 #[test]
-fn dry_runs_are_listed_and_asked_what_they_would_do() {
+fn dry_runs_are_listed_and_evaluated() {
     let objects = shop().replace(
         "{name: no-lab}",
         "{name: no-lab, annotations: {palisade.dev/enforcement: audit}}",
@@ -482,7 +484,7 @@ fn host_network_pods_are_under_no_policy() {
     assert_eq!(answer["hostNetwork"], true);
     assert_eq!(answer["ingress"], json!([]));
     assert_eq!(
-        asked(&objects, "shop/agent", "table"),
+        affecting(&objects, "shop/agent", "table"),
         "shop/agent\nThis is a host-network pod: no policy selects it.\n"
     );
 }
@@ -599,5 +601,5 @@ fn colours_only_where_they_are_wanted() {
             }
         })
         .collect();
-    assert_eq!(plain, asked(&shop(), "shop/web", "table"));
+    assert_eq!(plain, affecting(&shop(), "shop/web", "table"));
 }

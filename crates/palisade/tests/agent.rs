@@ -41,8 +41,8 @@ const TESTS: [(&str, fn()); 19] = [
         policies_that_do_not_fit_allow_nothing,
     ),
     (
-        "a_broken_file_keeps_what_it_said",
-        a_broken_file_keeps_what_it_said,
+        "a_broken_file_keeps_its_last_objects",
+        a_broken_file_keeps_its_last_objects,
     ),
     ("ends_without_letting_go", ends_without_letting_go),
     ("another_agent_has_to_wait", another_agent_has_to_wait),
@@ -60,27 +60,30 @@ const TESTS: [(&str, fn()); 19] = [
         pods_are_closed_until_everything_is_known,
     ),
     (
-        "pods_are_open_at_first_only_where_somebody_wants_it",
-        pods_are_open_at_first_only_where_somebody_wants_it,
+        "pods_are_open_at_first_only_with_the_option",
+        pods_are_open_at_first_only_with_the_option,
     ),
     (
-        "nobody_speaks_as_another",
-        senders::nobody_speaks_as_another,
+        "no_pod_sends_with_another_address",
+        senders::no_pod_sends_with_another_address,
     ),
     (
         "a_false_name_opens_nothing",
         senders::a_false_name_opens_nothing,
     ),
     (
-        "nobody_rides_on_a_connection",
-        senders::nobody_rides_on_a_connection,
+        "no_pod_sends_in_the_connection_of_another",
+        senders::no_pod_sends_in_the_connection_of_another,
     ),
     ("pods_are_no_routers", senders::pods_are_no_routers),
     (
         "ways_may_differ_elsewhere",
         senders::ways_may_differ_elsewhere,
     ),
-    ("unknown_blocks_are_told", silence::unknown_blocks_are_told),
+    (
+        "unknown_blocks_are_reported",
+        silence::unknown_blocks_are_reported,
+    ),
     (
         "a_taken_port_keeps_nothing_from_being_enforced",
         silence::a_taken_port_keeps_nothing_from_being_enforced,
@@ -90,20 +93,20 @@ const TESTS: [(&str, fn()); 19] = [
 
 fn main() -> ExitCode {
     let bridge = Test::new(
-        "who_cannot_be_checked_is_told",
-        senders::who_cannot_be_checked_is_told,
+        "unchecked_senders_are_reported",
+        senders::unchecked_senders_are_reported,
     );
     let all = TESTS.map(|(name, test)| Test::new(name, test));
     let past = Test::new(
-        "ways_past_policies_are_told",
-        silence::ways_past_policies_are_told,
+        "ways_past_policies_are_reported",
+        silence::ways_past_policies_are_reported,
     );
     let with_ip = [bridge, past].map(|it| it.needs(&[Need::IP]));
     run_inside(all.into_iter().chain(with_ip))
 }
 
-/// a may reach c at 8080 and nothing else; b may reach nobody; everyone may reach a and b (but b's egress is
-/// closed, so that answers only count where b is asked).
+/// a may reach c at 8080 and nothing else; b may reach no pod; everyone may reach a and b (but b's
+/// egress is closed: only flows to b count).
 fn enforces_what_a_directory_says() {
     let mut nodes = Nodes::new();
     nodes.start(&[]);
@@ -155,7 +158,7 @@ fn follows_the_files() {
     nodes.wait_until(B, C, TCP_8080, true);
     let log = nodes.log(1);
     assert!(!log.contains("ERROR"), "{log}");
-    // What changes is changed in place: the table was put in place once, at the start.
+    // Changes are written to the table, which was installed once, at the start.
     let metrics = nodes.get(1, "/metrics").1;
     let replaced = metrics
         .lines()
@@ -185,7 +188,7 @@ fn policies_that_do_not_fit_allow_nothing() {
     nodes.assert_passes(B, C, TCP_81, false);
 }
 
-fn a_broken_file_keeps_what_it_said() {
+fn a_broken_file_keeps_its_last_objects() {
     let mut nodes = Nodes::new();
     nodes.start(&[]);
     nodes.wait_until_ready();
@@ -414,9 +417,9 @@ fn pods_are_closed_until_everything_is_known() {
     nodes.assert_passes(B, A, TCP_8080, false);
 }
 
-fn pods_are_open_at_first_only_where_somebody_wants_it() {
+fn pods_are_open_at_first_only_with_the_option() {
     let mut nodes = Nodes::new();
-    // Nobody knows what to close, and that is said.
+    // The blocks to close are unknown, which is reported.
     nodes.start_without_server(&[]);
     nodes.wait_until_first_says("pods of this node are open");
     nodes.assert_passes(A, C, TCP_81, true);

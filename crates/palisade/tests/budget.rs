@@ -1,4 +1,5 @@
-//! NetworkPolicies that do not fit into the budget of their namespace (D148), in every command that judges, by running them.
+//! NetworkPolicies that do not fit into the budget of their namespace (D148), in every command that
+//! evaluates policies, by running them.
 
 #![allow(
     clippy::unwrap_used,
@@ -77,17 +78,17 @@ fn explained(budget: &str, port: &str) -> (i32, String, String) {
 
 #[test]
 fn the_newest_policy_does_not_fit_and_isolates() {
-    let (code, _, told) = explained("6", "tcp/81");
-    assert_eq!(code, 0, "both fit: {told}");
-    assert_eq!(told, "");
-    let (code, _, told) = explained("5", "tcp/80");
-    assert_eq!(code, 0, "the older one still allows: {told}");
-    let (code, answer, told) = explained("5", "tcp/81");
+    let (code, _, printed) = explained("6", "tcp/81");
+    assert_eq!(code, 0, "both fit: {printed}");
+    assert_eq!(printed, "");
+    let (code, _, printed) = explained("5", "tcp/80");
+    assert_eq!(code, 0, "the older one still allows: {printed}");
+    let (code, answer, printed) = explained("5", "tcp/81");
     assert_eq!(code, 1);
     let why = "netpol/shop/a-new does not fit into the budget of its namespace; none of its rules has an effect";
     assert!(answer.contains(why), "{answer}");
-    assert!(told.contains("warning[OVER-BUDGET]"), "{told}");
-    assert!(told.contains("c.yaml:29:18"), "{told}");
+    assert!(printed.contains("warning[OVER-BUDGET]"), "{printed}");
+    assert!(printed.contains("c.yaml:29:18"), "{printed}");
     // Neither fits, and the pod is isolated all the same.
     let (code, answer, _) = explained("2", "tcp/80");
     assert_eq!(code, 1);
@@ -95,7 +96,7 @@ fn the_newest_policy_does_not_fit_and_isolates() {
         answer.contains("isolated by netpol/shop/a-new, netpol/shop/z-old"),
         "{answer}"
     );
-    // No limit, and the limit that holds unless something is said.
+    // No limit, and the default limit.
     assert_eq!(explained("0", "tcp/81").0, 0);
     let flow = ["explain", "-f", "c.yaml", "shop/api", "shop/web", "tcp/81"];
     assert_eq!(run(&flow).0, 0);
@@ -151,7 +152,7 @@ fn a_change_that_does_not_fit_is_no_wider() {
 }
 
 #[test]
-fn one_limit_holds_everywhere_unless_something_is_said() {
+fn one_default_limit_holds_everywhere() {
     let entries = palisade_core::budget::Budget::default().entries();
     for command in [
         "explain",
@@ -164,8 +165,8 @@ fn one_limit_holds_everywhere_unless_something_is_said() {
     ] {
         let (_, help, _) = run(&[command, "--help"]);
         let words: Vec<&str> = help.split_whitespace().collect();
-        let said = format!("[default: {entries}]");
-        assert!(words.join(" ").contains(&said), "{command}");
+        let default = format!("[default: {entries}]");
+        assert!(words.join(" ").contains(&default), "{command}");
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for (file, line) in [

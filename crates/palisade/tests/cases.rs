@@ -1,5 +1,5 @@
-//! Runs `cases/`: manifests in, questions asked of the real binary, answers compared; and once more with
-//! packets through the lab, whose kernel must give the same verdicts.
+//! Runs `cases/`: manifests in, flow queries evaluated by the real binary, answers compared; and
+//! once more with packets through the lab, whose kernel must give the same verdicts.
 //! `CASE=worked/e07 cargo test -p palisade --test cases` runs one.
 
 #![allow(
@@ -178,10 +178,10 @@ fn answers(
     let texts: Vec<&str> = texts.map(|(_, text)| text.as_str()).collect();
     let manifests = write("objects.yaml", &texts.join("\n---\n"));
     let questions: Vec<&str> = flows.questions.iter().map(|it| it.0.as_str()).collect();
-    let asked = write("flows.txt", &questions.join("\n"));
+    let queries = write("flows.txt", &questions.join("\n"));
     let mut run = Command::new(env!("CARGO_BIN_EXE_palisade"));
     run.args(command).args(["-q", "-o", "jsonl", "-f"]);
-    run.arg(&manifests).arg("--flows").arg(&asked);
+    run.arg(&manifests).arg("--flows").arg(&queries);
     if flows.lenient {
         run.arg("--lenient");
     }
@@ -198,8 +198,12 @@ fn answers(
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     if answers.len() != flows.questions.len() {
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(format!("{}: {} answers: {told}", name(step), answers.len()));
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(format!(
+            "{}: {} answers: {printed}",
+            name(step),
+            answers.len()
+        ));
     }
     Ok(answers)
 }
@@ -234,8 +238,8 @@ fn measured(step: &Path, objects: &Objects, flows: &Flows) -> Vec<String> {
     for ((question, expected), answer) in flows.questions.iter().zip(&answers) {
         let verdict = expected.split(" ; ").next().unwrap().trim();
         let measured = answer["measured"].as_str();
-        let is_said = matches!(verdict, "Allow" | "Deny" | "Mixed");
-        if is_said && measured.is_some_and(|measured| measured != verdict) {
+        let is_stated = matches!(verdict, "Allow" | "Deny" | "Mixed");
+        if is_stated && measured.is_some_and(|measured| measured != verdict) {
             let name = name(step);
             failures.push(format!("{name}: {question} : {verdict}\n    {answer}"));
         }
@@ -289,7 +293,7 @@ fn compare(expected: &str, answer: &Value) -> Option<String> {
     None
 }
 
-/// Runs the cases that were asked for, in two threads.
+/// Runs the selected cases, in two threads.
 fn run_cases(run: Runner) -> usize {
     let only = std::env::var("CASE").ok();
     let groups = directories(&root());
@@ -334,7 +338,8 @@ fn packets_show_what_every_case_says() {
     let n_flows = run_cases(measured);
     let n_measured = MEASURED.load(Ordering::Relaxed);
     println!("{n_measured} of {n_flows} verdicts were measured");
-    // What packets cannot show: both ends outside, addresses that nothing is routed to, questions without an answer.
+    // What packets cannot show: both ends outside, addresses that nothing is routed to, questions
+    // without an answer.
     let is_whole = std::env::var_os("CASE").is_none();
     assert!(!is_whole || n_measured >= LEAST_MEASURED, "{n_measured}");
 }

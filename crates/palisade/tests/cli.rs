@@ -179,7 +179,7 @@ fn exit_codes_follow_the_severity_that_counts() {
     assert_eq!(code(&["check", "-f", "-", "--nonsense"], b""), Some(2));
 }
 
-/// Without files a cluster is asked; none that this machine knows of.
+/// Without files the commands read a cluster; this machine knows none.
 fn without_cluster(args: &[&str]) -> Output {
     let home = temporary();
     Command::new(env!("CARGO_BIN_EXE_palisade"))
@@ -206,16 +206,16 @@ fn without_files_and_without_a_cluster_there_is_nothing_to_read() {
     ] {
         let output = without_cluster(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");
-        let told = text(&output.stderr);
+        let printed = text(&output.stderr);
         assert!(
-            told.starts_with("palisade: nothing to read: "),
-            "{args:?}: {told}"
+            printed.starts_with("palisade: nothing to read: "),
+            "{args:?}: {printed}"
         );
         assert!(
-            told.contains("-f FILE") && told.contains("--kubeconfig FILE"),
-            "{told}"
+            printed.contains("-f FILE") && printed.contains("--kubeconfig FILE"),
+            "{printed}"
         );
-        assert_eq!(told.lines().count(), 1, "{told}");
+        assert_eq!(printed.lines().count(), 1, "{printed}");
         assert_eq!(text(&output.stdout), "");
     }
     let output = without_cluster(&[flow.as_slice(), &["--kubeconfig", "no/such/file"]].concat());
@@ -236,10 +236,10 @@ fn options_of_the_cluster_mean_nothing_to_files() {
     ] {
         let output = without_cluster(&["check", "-f", "examples/shop", option, value]);
         assert_eq!(output.status.code(), Some(2), "{option}");
-        let told = text(&output.stderr);
+        let printed = text(&output.stderr);
         assert!(
-            told.contains(option) && told.contains("live cluster"),
-            "{told}"
+            printed.contains(option) && printed.contains("live cluster"),
+            "{printed}"
         );
     }
     let output = without_cluster(&["check", "--with-cluster"]);
@@ -268,7 +268,7 @@ fn a_file_that_cannot_be_opened_does_not_hide_the_others() {
 }
 
 #[test]
-fn directories_are_read_in_order_and_below_only_when_asked() {
+fn directories_are_read_in_order_and_below_only_with_recursive() {
     let directory = temporary();
     let path = directory.path();
     std::fs::create_dir(path.join("below")).unwrap();
@@ -306,7 +306,7 @@ fn directories_are_read_in_order_and_below_only_when_asked() {
 }
 
 #[test]
-fn a_directory_without_manifests_is_told() {
+fn a_directory_without_manifests_is_reported() {
     let directory = temporary();
     let output = palisade(&["check", "-f", directory.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2));

@@ -78,7 +78,7 @@ fn pairs(manifests: &str, args: &[&str]) -> BTreeMap<String, String> {
     let pairs: Vec<(String, String)> = ran.out.lines().map(line).collect();
     let count = pairs.len();
     let pairs: BTreeMap<String, String> = pairs.into_iter().collect();
-    assert_eq!(pairs.len(), count, "a pair is told twice");
+    assert_eq!(pairs.len(), count, "a pair is listed twice");
     pairs
 }
 
@@ -174,7 +174,7 @@ spec:
 
 #[test]
 fn who_reaches_a_pod_that_is_isolated() {
-    // NetworkPolicy: pods of w on the port called http, the block on 443, and nobody else.
+    // NetworkPolicy: pods of w on the port called http, the block on 443, and no other.
     // The node that it runs on is exempt (D74); the pod in that node's network stands for it (D73).
     check(
         CLUSTER,
@@ -250,7 +250,7 @@ fn filters_choose_and_several_are_a_union() {
         &["--from", "w/c", "--to", "x/a", "--port", "tcp/9"],
         &[],
     );
-    // A block means whoever has an address in it, and cuts networks exactly.
+    // A block matches every address in it, and divides networks exactly.
     check(
         CLUSTER,
         &["--from", "203.0.113.128/25", "--to", "x/a"],
@@ -498,7 +498,7 @@ fn blocks_say_what_pairs_say() {
     let given: Vec<&String> = groups.keys().collect();
     assert_eq!(given.len(), names.len());
     assert!(names.iter().all(|name| groups.contains_key(name)));
-    let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut printed: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for block in document["blocks"].as_array().unwrap() {
         let group = |key: &str| {
             let members = groups[block[key].as_str().unwrap()].as_array().unwrap();
@@ -508,31 +508,32 @@ fn blocks_say_what_pairs_say() {
         let ports: Vec<String> = ports.map(|it| it.as_str().unwrap().to_owned()).collect();
         for from in group("from") {
             for to in group("to").filter(|to| *to != from) {
-                told.entry(format!("{from} -> {to}"))
+                printed
+                    .entry(format!("{from} -> {to}"))
                     .or_default()
                     .extend(ports.clone());
             }
         }
     }
-    // Networks of several blocks are one member, and stand in a group block by block.
+    // Networks of several blocks are one member, and are in a group block by block.
     for (pair, ports) in pairs(CLUSTER, &[]) {
         let (source, destination) = pair.split_once(" -> ").unwrap();
         for source in source.split(' ') {
             for destination in destination.split(' ').filter(|it| *it != source) {
                 let key = format!("{source} -> {destination}");
                 let own: Vec<String> = ports.split(' ').map(str::to_owned).collect();
-                assert_eq!(told.remove(&key), Some(own), "{key}");
+                assert_eq!(printed.remove(&key), Some(own), "{key}");
             }
         }
     }
     let is_network = |pair: &String| pair.split(" -> ").all(|it| it.contains(['.', ':']));
-    told.retain(|pair, _| !is_network(pair));
-    assert!(told.is_empty(), "{told:#?}");
+    printed.retain(|pair, _| !is_network(pair));
+    assert!(printed.is_empty(), "{printed:#?}");
 }
 
-/// A rule may mean somebody by one peer and somebody else by another that depends on the subject.
+/// A rule may match some pods by one peer and others by a peer that depends on the subject.
 #[test]
-fn peers_that_depend_on_the_subject_stand_beside_others() {
+fn peers_that_depend_on_the_subject_are_combined_with_others() {
     let manifests = "
 apiVersion: v1
 kind: Pod

@@ -1,4 +1,5 @@
-//! `palisade diff`, by running it: answers read off the specification, every form, every kind of side.
+//! `palisade diff`, by running it: answers read off the specification, every form, every kind of
+//! side.
 
 #![allow(
     clippy::unwrap_used,
@@ -115,7 +116,8 @@ fn the_same_is_the_same() {
         (ran.code, ran.out.as_str()),
         (0, "no object is different\n")
     );
-    // The order of objects and fields says nothing, nor does a name of a rule's peers in another order of labels.
+    // The order of objects and fields says nothing, nor does a name of a rule's peers in another
+    // order of labels.
     let swapped = policy("[]").replace("name: p, namespace: x", "namespace: x, name: p");
     assert_eq!(diff(&policy("[]"), &swapped, &[]).code, 0);
 }
@@ -256,7 +258,7 @@ fn labels_of_a_namespace_are_a_change_and_the_cause() {
 
 #[test]
 fn what_an_unknown_address_decides_is_undecided() {
-    // No pod has an address yet, and the rule is about addresses (D83).
+    // No pod has an address yet, and the rule matches by address (D83).
     let pods = PODS.replace(
         "status: {phase: Running, podIP: 10.0.0",
         "status: {phase: Running, x: 10",
@@ -290,7 +292,7 @@ fn what_an_unknown_address_decides_is_undecided() {
 }
 
 #[test]
-fn one_family_alone_is_said() {
+fn one_family_alone_is_named() {
     // E22: a block of one family leaves the other open.
     let dual = |name: &str, last: u32| {
         format!(
@@ -312,7 +314,7 @@ fn one_family_alone_is_said() {
     assert!(!between.is_empty());
     for block in between {
         let names = document["groups"][block["to"].as_str().unwrap()].to_string();
-        // Networks have one family, so that there is nothing to say about the other.
+        // Networks have one family: there is no difference in the other.
         if names.contains("x/") {
             assert_eq!(block["family"], "IPv4", "{block}");
         }
@@ -320,7 +322,7 @@ fn one_family_alone_is_said() {
 }
 
 #[test]
-fn every_form_tells_the_same() {
+fn every_form_has_the_same_content() {
     let (old, new) = (policy("[]"), policy("[{ports: [{port: http}]}]"));
     let table = diff(&old, &new, &[]);
     assert_eq!(table.code, 1);
@@ -357,7 +359,8 @@ fn every_form_tells_the_same() {
     );
 }
 
-/// Names that would be markup, formulas or commands to a terminal if nobody took care. `--lenient` goes on past them.
+/// Names that would be markup, formulas or commands to a terminal without escaping. `--lenient`
+/// goes on past them.
 const HOSTILE: &str = r#"
 apiVersion: v1
 kind: Pod
@@ -402,7 +405,7 @@ fn text_of_objects_is_no_markup() {
         }
     };
 
-    // Markdown: a backslash before every sign that could be markup, wherever names stand.
+    // Markdown: a backslash before every sign that could be markup, wherever names occur.
     let md = show("md");
     contains(
         &md,
@@ -524,7 +527,7 @@ fn revisions_are_read_without_touching_the_tree() {
         (["git:HEAD:deploy/policy.yaml", "deploy/policy.yaml"], 0),
         (["git:HEAD:./deploy", "deploy"], 0),
         (["git:HEAD:deploy/below/../", "deploy"], 0),
-        // Hidden directories are passed over on both sides.
+        // Hidden directories are skipped on both sides.
         (["git:HEAD:", "."], 0),
     ] {
         let ran = palisade(directory.path(), &args);
@@ -580,7 +583,7 @@ fn files_are_laid_over_a_base() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_said() {
+fn errors_of_a_comparison_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     std::fs::write(at("a.yaml"), PODS).unwrap();

@@ -21,9 +21,9 @@ use palisade_need::{Need, run_in_turn, tests};
 fn main() -> ExitCode {
     let plain = tests![
         yaml_blocks_are_valid_objects,
-        only_the_times_of_labs_are_passed_over,
+        only_the_times_of_labs_are_ignored,
     ];
-    // These may write pages, so that they go one after the other.
+    // These may write pages: they run sequentially.
     let commands = tests![console_blocks_print_what_they_say];
     let labs = tests![needs [Need::NAMESPACES]: console_blocks_of_labs_print_what_they_say];
     run_in_turn(plain.into_iter().chain(commands).chain(labs))
@@ -102,7 +102,7 @@ fn without_times(page: &str) -> String {
     lines.collect()
 }
 
-fn only_the_times_of_labs_are_passed_over() {
+fn only_the_times_of_labs_are_ignored() {
     let page = "2 pods on 1 node, built in 0.2 s; 4 flows measured with packets in 1.0 s\nin 3 s\n";
     let kept = "2 pods on 1 node, built in ? s; 4 flows measured with packets in ? s\nin 3 s\n";
     assert_eq!(without_times(page), kept);
@@ -123,7 +123,7 @@ fn shell_words(line: &str) -> Vec<String> {
     words
 }
 
-/// Pages, with the commands of their console blocks run that are wanted, and the others as they stand.
+/// Pages, with the commands of their console blocks run that are wanted, and the others unchanged.
 fn check_console_blocks(is_wanted: fn(&str) -> bool) -> usize {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
@@ -157,13 +157,13 @@ fn check_console_blocks(is_wanted: fn(&str) -> bool) -> usize {
                 made += &format!("{line}\n");
             }
         }
-        let is_said = |page: &str| without_times(page) == without_times(&made);
-        if std::env::var_os("UPDATE_DOCS").is_some() && !is_said(&text) {
+        let is_stated = |page: &str| without_times(page) == without_times(&made);
+        if std::env::var_os("UPDATE_DOCS").is_some() && !is_stated(&text) {
             std::fs::write(&file, &made).unwrap();
         }
         let written = std::fs::read_to_string(&file).unwrap();
         assert!(
-            is_said(&written),
+            is_stated(&written),
             "{} does not say what its commands print; run with UPDATE_DOCS=1 and read the difference:\n{made}",
             file.display()
         );

@@ -180,7 +180,7 @@ fn without_a_port_every_port_set_is_answered() {
 
 #[test]
 fn flows_are_answered_in_order_and_errors_do_not_stop_them() {
-    let flows = "# comment\nshop/web shop/db tcp/5432\nshop/web shop/nobody tcp/1  # another\n\nshop/db shop/web tcp/http\nshop/web\n";
+    let flows = "# comment\nshop/web shop/db tcp/5432\nshop/web shop/missing tcp/1  # another\n\nshop/db shop/web tcp/http\nshop/web\n";
     let ran = run(CLUSTER, &["--flows", "flows.txt", "-o", "jsonl"], flows);
     assert_eq!(ran.code, 2, "{}", ran.err);
     let answers: Vec<Value> = ran
@@ -195,7 +195,7 @@ fn flows_are_answered_in_order_and_errors_do_not_stop_them() {
     assert_eq!(verdicts, ["Deny", "Unknown", "Allow", "Unknown"]);
     assert_eq!(
         answers[1]["error"],
-        "flows.txt:3: pod `shop/nobody` not found"
+        "flows.txt:3: pod `shop/missing` not found"
     );
     assert_eq!(answers[2]["flow"]["port"], 8080);
     assert!(
@@ -210,9 +210,9 @@ fn flows_are_answered_in_order_and_errors_do_not_stop_them() {
         "shop/db shop/web tcp/1\n",
     );
     assert_eq!((ran.code, ran.out.lines().count()), (0, 1));
-    // The worst answer counts, wherever it stands.
+    // The worst answer counts, at any position.
     let allowed = "shop/db shop/web tcp/1\n";
-    for (worst, code) in [("shop/db tcp/5432", 1), ("shop/nobody tcp/1", 2)] {
+    for (worst, code) in [("shop/db tcp/5432", 1), ("shop/missing tcp/1", 2)] {
         let flows = format!("{allowed}shop/web {worst}\n{allowed}");
         let ran = run(CLUSTER, &["--flows", "flows.txt"], &flows);
         assert_eq!(ran.code, code, "{worst}: {}", ran.err);
@@ -220,7 +220,7 @@ fn flows_are_answered_in_order_and_errors_do_not_stop_them() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_said_with_a_suggestion_and_exit_code_2() {
+fn a_query_with_an_error_gets_a_suggestion_and_exit_code_2() {
     for (args, error) in [
         (
             &["shop/wbe", "shop/db", "tcp/1"][..],

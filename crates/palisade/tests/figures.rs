@@ -1,4 +1,5 @@
-//! The figures that documents state are those of the repository: each is counted, and compared with the sentence.
+//! The figures that documents state are those of the repository: each is counted, and compared with
+//! the sentence.
 
 #![allow(
     clippy::unwrap_used,
@@ -351,7 +352,7 @@ fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<&str>>().join(" ")
 }
 
-/// What stands at the place of the figure, wherever the words around it stand.
+/// The text at the place of the figure, wherever the words around it occur.
 fn stated(text: &str, words: &str) -> Vec<String> {
     let (before, after) = words.split_once("{}").expect("a place for the figure");
     let mut found = Vec::new();
@@ -369,7 +370,7 @@ fn stated(text: &str, words: &str) -> Vec<String> {
     found
 }
 
-fn is_said(stated: &str, figure: &str) -> bool {
+fn is_stated(stated: &str, figure: &str) -> bool {
     let stated = stated.to_lowercase();
     let mut words = WORDS.iter().filter(|it| it.0 == figure);
     stated == figure || words.any(|it| it.1 == stated)
@@ -392,7 +393,7 @@ fn documents_state_the_figures_of_the_repository() {
                 "{document} does not say any more: {words} ({figure})"
             ));
         }
-        for found in found.iter().filter(|it| !is_said(it, &figure)) {
+        for found in found.iter().filter(|it| !is_stated(it, &figure)) {
             wrong.push(format!("{document}: {words}: {found}, but it is {figure}"));
         }
     }
@@ -405,8 +406,8 @@ fn a_wrong_figure_is_seen() {
     assert_eq!(stated(text, "All {} are found"), ["84"]);
     assert_eq!(stated(text, "in {} answers"), ["a million"]);
     assert!(stated(text, "None of {} is found").is_empty());
-    assert!(is_said("84", &number(84)) && !is_said("84", &number(97)));
-    assert!(is_said("a million", &number(1_000_000)) && !is_said("a million", "1,000"));
+    assert!(is_stated("84", &number(84)) && !is_stated("84", &number(97)));
+    assert!(is_stated("a million", &number(1_000_000)) && !is_stated("a million", "1,000"));
     assert_eq!(number(1_234_567), "1,234,567");
     assert_eq!(number(100), "100");
 }
@@ -427,7 +428,7 @@ fn every_seeded_mistake_has_a_row_with_its_own_words() {
             "there is no patch {name}"
         );
     }
-    assert_eq!(rows.len(), patches.len(), "a row stands twice");
+    assert_eq!(rows.len(), patches.len(), "a duplicate row");
 }
 
 #[test]
@@ -441,7 +442,7 @@ fn decisions_are_numbered_without_a_gap() {
 }
 
 #[test]
-fn seeds_that_showed_mistakes_are_told() {
+fn seeds_that_showed_mistakes_are_listed() {
     // Those of the simulation stand in its table.
     let page = read(TESTING);
     let table = page.split("| seed | what was wrong |").nth(1).unwrap();

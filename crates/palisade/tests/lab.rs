@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         a_block_with_exceptions_of_many_lengths_is_enforced,
         every_form_says_the_same,
         an_interrupted_lab_is_gone_at_once,
-        what_cannot_be_asked_is_shown_in_the_matrix_too,
+        queries_with_errors_are_in_the_matrix_too,
         a_lab_that_measures_nothing_has_not_answered,
     ];
     run(plain.into_iter().chain(labs))
@@ -58,8 +58,8 @@ fn json(output: &Output) -> Value {
 fn the_examples_are_as_predicted() {
     for example in ["examples/shop", "examples/tenants"] {
         let output = lab(&["-f", example, "-o", "json"]);
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{told}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{printed}");
         let report = json(&output);
         assert_eq!(report["apiVersion"], "palisade.dev/v1alpha1");
         assert_eq!(report["kind"], "LabReport");
@@ -79,12 +79,12 @@ fn the_examples_are_as_predicted() {
 fn flows_are_measured_in_their_order() {
     let directory = tempfile::tempdir().unwrap();
     let flows = directory.path().join("flows.txt");
-    // Read off the policies: web may call api's http port, and nobody but api the database.
+    // Read off the policies: web may call api's http port, and only api the database.
     let text = "\
         shop/web-0 shop/api-0 tcp/9000   # web-to-api, api-from-web\n\
         shop/web-0 shop/db-0 tcp/5432\n\
         shop/api-0 shop/db-0 tcp/5432\n\
-        shop/web-0 shop/nobody tcp/80\n\
+        shop/web-0 shop/missing tcp/80\n\
         node/n1 shop/api-0 tcp/1\n\
         shop/web-0 shop/web-0 udp/9\n\
         203.0.113.9 shop/web-0 tcp/8080\n\
@@ -94,7 +94,7 @@ fn flows_are_measured_in_their_order() {
     std::fs::write(&flows, text).unwrap();
     let flows = flows.to_str().unwrap();
     let output = lab(&["-f", "examples/shop", "--flows", flows, "-o", "json"]);
-    // Two of them cannot be asked.
+    // Two of them are errors.
     assert_eq!(output.status.code(), Some(2));
     let report = json(&output);
     let measured: Vec<&str> = report["probes"]
@@ -111,7 +111,7 @@ fn flows_are_measured_in_their_order() {
     );
     let unknown = &report["probes"][3];
     assert_eq!(unknown["predicted"], "Unknown");
-    assert!(unknown["error"].as_str().unwrap().contains("nobody"));
+    assert!(unknown["error"].as_str().unwrap().contains("missing"));
 }
 
 /// The kernel has room for so many questions in one rule.
@@ -135,8 +135,8 @@ fn a_block_with_exceptions_of_many_lengths_is_enforced() {
     std::fs::write(&flows, "fd00:9:1::1 x/a tcp/80\nfd00:9::1 x/a tcp/80\n").unwrap();
     let (file, flows) = (file.to_str().unwrap(), flows.to_str().unwrap());
     let output = lab(&["-f", file, "--flows", flows, "-o", "json"]);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{told}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{printed}");
     let report = json(&output);
     assert_eq!(report["probes"][0]["measured"], "Allow");
     assert_eq!(report["probes"][1]["measured"], "Deny");
@@ -174,7 +174,7 @@ fn an_interrupted_lab_is_gone_at_once() {
         assert!(Instant::now() < deadline, "it is still there");
         std::thread::sleep(Duration::from_millis(10));
     }
-    // Namespaces live in its open files only, so that nothing can be left of them.
+    // Namespaces exist in its open files only: nothing can be left of them.
     assert!(!Path::new("/proc").join(id).join("ns/net").exists());
 }
 
@@ -195,12 +195,15 @@ fn a_node_is_compiled() {
 fn compile_wants_to_know_the_node() {
     let output = palisade(&["compile", "-f", "examples/shop"]);
     assert_eq!(output.status.code(), Some(2));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("`n1`, `n2`"), "{told}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(printed.contains("`n1`, `n2`"), "{printed}");
     let output = palisade(&["compile", "-f", "examples/shop", "--node", "n3"]);
     assert_eq!(output.status.code(), Some(2));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("node `n3` not found; did you mean"), "{told}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        printed.contains("node `n3` not found; did you mean"),
+        "{printed}"
+    );
 }
 
 fn words_of_authors_stay_in_comments() {
@@ -236,17 +239,17 @@ spec: {nodeName: n1, containers: [{name: c, image: i}]}
 status: {phase: Running, podIPs: [{ip: 10.0.0.1}]}
 ";
 
-fn what_cannot_be_asked_is_shown_in_the_matrix_too() {
+fn queries_with_errors_are_in_the_matrix_too() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("objects.yaml");
     std::fs::write(&file, POD_ON_A_NAME).unwrap();
     let file = file.to_str().unwrap();
     let output = lab(&["-f", file]);
-    // Nobody typed it, so that it is no mistake.
+    // The user did not write it: it is no mistake.
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8(output.stdout).unwrap();
-    let told = "the node `n1` has no Node object in the input; add it";
-    let line = text.lines().find(|line| line.contains(told));
+    let printed = "the node `n1` has no Node object in the input; add it";
+    let line = text.lines().find(|line| line.contains(printed));
     let line = line.unwrap_or_else(|| panic!("{text}"));
     assert!(line.starts_with("not measured: x/a -> node/n1"), "{line}");
     // No pod here has an address of IPv6, which needs no word.
@@ -263,6 +266,6 @@ fn a_lab_that_measures_nothing_has_not_answered() {
     .unwrap();
     let output = lab(&["-f", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("no flow could be measured"), "{told}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(printed.contains("no flow could be measured"), "{printed}");
 }

@@ -1,4 +1,5 @@
-//! The two processes of a lab: the one that was started, and the one in namespaces, whatever starts them.
+//! The two processes of a lab: the one that was started, and the one in namespaces, whatever starts
+//! them.
 
 #![allow(
     clippy::unwrap_used,
@@ -53,15 +54,15 @@ fn lab() -> Command {
 /// It measured, and everything was as predicted.
 #[track_caller]
 fn assert_measured(output: &Output) {
-    let said = String::from_utf8_lossy(&output.stdout);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}{told}");
-    let last = said.lines().last().unwrap_or_default();
+    let tree = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{tree}{printed}");
+    let last = tree.lines().last().unwrap_or_default();
     // Read off the policies of the example, flow by flow, when it was written.
     assert_eq!(
         last,
         format!("138 allowed, 242 denied; {LAST_LINE}"),
-        "{told}"
+        "{printed}"
     );
 }
 
@@ -80,12 +81,12 @@ fn a_variable_that_claims_to_be_inside_is_not_believed() {
     for value in ["", "1", "1 2", "x y", "4026531837 4026531837"] {
         assert_measured(&lab().env("PALISADE_INSIDE", value).output().unwrap());
     }
-    // Even one that names the process that starts it: a network that has addresses is somebody's.
+    // Even one that names the process that starts it: a network that has addresses is in use.
     let claim = format!("{} 0", std::process::id());
     let output = lab().env("PALISADE_INSIDE", claim).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(told.contains("PALISADE_INSIDE is set"), "{told}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("PALISADE_INSIDE is set"), "{printed}");
 }
 
 fn a_script_without_input_and_a_deleted_program_do() {
@@ -104,7 +105,8 @@ fn a_script_without_input_and_a_deleted_program_do() {
     assert_measured(&output);
 }
 
-/// A thread that has nothing to do with the lab runs while it enters: one for the progress of reading.
+/// A thread that has nothing to do with the lab runs while it enters: one for the progress of
+/// reading.
 fn other_threads_do_not_matter() {
     let flags = "background_thread:true,max_background_threads:4";
     let mut command = lab();
@@ -139,9 +141,9 @@ impl Running {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let told = BufReader::new(child.stderr.take().unwrap());
+        let printed = BufReader::new(child.stderr.take().unwrap());
         let mut running = Running { child };
-        let is_up = told
+        let is_up = printed
             .lines()
             .map_while(Result::ok)
             .any(|it| it.contains("the lab runs until Ctrl-C"));
@@ -207,8 +209,8 @@ fn a_killed_lab_leaves_nothing() {
     until_gone(&inside);
 }
 
-/// The lab with signals as a terminal leaves them: `nohup` and background jobs of shells have some of them ignored, which
-/// programs inherit.
+/// The lab with signals as a terminal leaves them: `nohup` and background jobs of shells have some
+/// of them ignored, which programs inherit.
 fn with_default_signals(lab: &Command) -> Command {
     let mut command = Command::new("env");
     command
@@ -243,14 +245,17 @@ fn what_a_visitor_ends_with_is_passed_on() {
     };
     // The address of the example's manifest, in the pod's own network.
     let output = visit(&["cat", "/proc/net/fib_trie"]);
-    let said = String::from_utf8_lossy(&output.stdout);
+    let tree = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(said.contains("|-- 10.20.1.10"), "{said}");
+    assert!(tree.contains("|-- 10.20.1.10"), "{tree}");
     assert_eq!(visit(&["sh", "-c", "exit 7"]).status.code(), Some(7));
     let output = visit(&["no-such-program"]);
     assert_eq!(output.status.code(), Some(2));
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("cannot run `no-such-program`"), "{told}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        printed.contains("cannot run `no-such-program`"),
+        "{printed}"
+    );
 }
 
 /// The names of a process's threads.
@@ -274,9 +279,9 @@ fn a_lab_starts_no_thread_of_the_allocator() {
     }
 }
 
-/// As `cargo run` does for somebody who is not root.
+/// As `cargo run` does for a user who is not root.
 fn an_ordinary_user_may_run_it() {
-    const NOBODY: u32 = 65_534;
+    const UNPRIVILEGED: u32 = 65_534;
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("palisade");
     std::fs::copy(env!("CARGO_BIN_EXE_palisade"), &program).unwrap();
@@ -292,8 +297,8 @@ fn an_ordinary_user_may_run_it() {
     let output = Command::new(&program)
         .args(["lab", "-f", "shop"])
         .current_dir(directory.path())
-        .uid(NOBODY)
-        .gid(NOBODY)
+        .uid(UNPRIVILEGED)
+        .gid(UNPRIVILEGED)
         .output()
         .unwrap();
     assert_measured(&output);

@@ -92,7 +92,7 @@ fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
 struct Running {
     child: Child,
     out: Receiver<String>,
-    told: Receiver<String>,
+    progress: Receiver<String>,
 }
 
 impl Drop for Running {
@@ -114,7 +114,7 @@ fn start(directory: &Path, args: &[&str]) -> Running {
         .unwrap();
     Running {
         out: lines(child.stdout.take().unwrap()),
-        told: lines(child.stderr.take().unwrap()),
+        progress: lines(child.stderr.take().unwrap()),
         child,
     }
 }
@@ -130,14 +130,17 @@ impl Running {
     }
 
     #[track_caller]
-    fn until_told(&self, words: &str) {
+    fn until_printed(&self, words: &str) {
         let deadline = Instant::now() + SOON;
-        let mut told = Vec::new();
-        while told.last().is_none_or(|it: &String| !it.contains(words)) {
+        let mut progress = Vec::new();
+        while progress
+            .last()
+            .is_none_or(|it: &String| !it.contains(words))
+        {
             let left = deadline.saturating_duration_since(Instant::now());
-            match self.told.recv_timeout(left) {
-                Ok(line) => told.push(line),
-                Err(error) => panic!("{error}: {words}: {told:#?}"),
+            match self.progress.recv_timeout(left) {
+                Ok(line) => progress.push(line),
+                Err(error) => panic!("{error}: {words}: {progress:#?}"),
             }
         }
     }
@@ -193,7 +196,7 @@ fn all_namespaces() -> BTreeSet<String> {
     numbers.flat_map(|it| namespaces(&it)).collect()
 }
 
-/// Web may call the API, and nobody but the API the database; the API's named port is 9000.
+/// Web may call the API, and only the API the database; the API's named port is 9000.
 const FLOWS: &str = "\
 shop/web-0 shop/api-0 tcp/9000
 shop/web-0 shop/db-0 tcp/5432
@@ -211,7 +214,7 @@ fn changes_of_files_are_measured_and_broken_ones_are_waited_out() {
     assert_eq!(measured(&report), ["Allow", "Deny", "Allow"]);
     assert!(report.get("change").is_none());
 
-    // The web pods lose the API, and so does nobody else.
+    // The web pods lose the API, and no other pod does.
     edit(&policies, "port: http}", "port: metrics}");
     let report = running.report();
     assert_eq!(measured(&report), ["Deny", "Deny", "Allow"]);
@@ -226,7 +229,7 @@ fn changes_of_files_are_measured_and_broken_ones_are_waited_out() {
     // Half a file is not enforced.
     let good = std::fs::read_to_string(&policies).unwrap();
     replace(&policies, &format!("{good}---\nkind: ["));
-    running.until_told("the lab stays unchanged");
+    running.until_printed("the lab stays unchanged");
     replace(&policies, &good.replace("port: metrics}", "port: http}"));
     let report = running.report();
     assert_eq!(measured(&report), ["Allow", "Deny", "Allow"]);
@@ -266,8 +269,8 @@ fn changes_of_files_are_measured_and_broken_ones_are_waited_out() {
     assert!(open.is_disjoint(&left), "{left:?}");
 }
 
-/// A node of the lab stops to forward to a pod, which no policy says: what packets show is told, and that it is not
-/// what was predicted.
+/// A node of the lab stops forwarding to a pod, which no policy requires: the lab reports the
+/// packets, and that they are not what was predicted.
 fn the_measurement_is_reported_and_not_the_prediction() {
     let directory = shop();
     let flows = "shop/web-0 shop/api-0 tcp/9000\nshop/web-0 shop/db-0 tcp/5432\n";
@@ -281,8 +284,8 @@ fn the_measurement_is_reported_and_not_the_prediction() {
         .args(["--", "ip", "rule", "add", "to", "10.20.1.11", "blackhole"])
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&broken.stderr);
-    assert!(broken.status.success(), "{told}");
+    let progress = String::from_utf8_lossy(&broken.stderr);
+    assert!(broken.status.success(), "{progress}");
     let policies = directory.path().join("my-shop/policies.yaml");
     let text = std::fs::read_to_string(&policies).unwrap();
     replace(&policies, &format!("{text}# nothing else\n"));
@@ -303,7 +306,7 @@ fn a_lab_may_begin_with_files_that_are_not_in_order() {
     replace(&policies, "kind: [");
     let args = ["-f", "my-shop", "-o", "jsonl"];
     let mut running = start(directory.path(), &args);
-    running.until_told("waiting until the files are valid");
+    running.until_printed("waiting until the files are valid");
     replace(&policies, &good);
     let report = running.report();
     assert!(measured(&report).len() > 300);
@@ -324,9 +327,12 @@ fn what_is_not_there_at_all_is_a_mistake() {
             .current_dir(directory.path())
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{told}");
-        assert!(told.contains("cannot read nothing: No such file"), "{told}");
+        let progress = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{progress}");
+        assert!(
+            progress.contains("cannot read nothing: No such file"),
+            "{progress}"
+        );
     }
 }
 

@@ -42,7 +42,7 @@ fn with_input(args: &[&str], input: &str) -> Output {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // Whoever has seen enough does not read on.
+    // A command may end before it reads everything.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     child.wait_with_output().unwrap()
@@ -53,8 +53,8 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn document(output: &Output) -> Value {
-    let told = || format!("{}{}", text(&output.stdout), text(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", told()))
+    let printed = || format!("{}{}", text(&output.stdout), text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", printed()))
 }
 
 /// `CODE OBJECT PATH` of all findings.
@@ -71,12 +71,12 @@ fn found(directory: &Path, file: &str, more: &[&str]) -> Vec<String> {
     findings.collect()
 }
 
-/// What stands in the comments of a fixture behind a word.
-fn said(file: &Path, word: &str) -> Vec<String> {
+/// The comments of a fixture after a word.
+fn comments(file: &Path, word: &str) -> Vec<String> {
     let text = std::fs::read_to_string(file).unwrap();
     let lines = text.lines().take_while(|line| line.starts_with('#'));
-    let said = lines.filter_map(|line| line.strip_prefix(&format!("# {word}: ")));
-    said.map(str::to_owned).collect()
+    let comments = lines.filter_map(|line| line.strip_prefix(&format!("# {word}: ")));
+    comments.map(str::to_owned).collect()
 }
 
 fn codes_with_fixtures() -> Vec<&'static str> {
@@ -98,10 +98,10 @@ fn every_code_is_found_where_it_is_and_nowhere_else() {
         for file in ["triggers.yaml", "quiet.yaml"] {
             let path = directory.join(file);
             assert!(path.exists(), "{code} has no {file}");
-            let with = said(&path, "with").concat();
+            let with = comments(&path, "with").concat();
             let mut more: Vec<&str> = with.split_whitespace().collect();
             more.extend(["--only", code]);
-            let expected = said(&path, "finds");
+            let expected = comments(&path, "finds");
             let has_some = !expected.is_empty();
             assert_eq!(has_some, file == "triggers.yaml", "{}", path.display());
             let found = found(&directory, file, &more);
@@ -140,7 +140,7 @@ fn there_are_no_fixtures_of_codes_that_do_not_exist() {
     }
 }
 
-/// A policy with a note, and one with a warning, which is kept back.
+/// A policy with a note, and one with a warning, which is suppressed.
 const TWO: &str = "\
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -209,7 +209,7 @@ fn json_has_the_keys_of_the_contract() {
 }
 
 #[test]
-fn the_table_counts_what_is_kept_back() {
+fn the_table_counts_suppressed_findings() {
     let output = with_input(&["lint", "-f", "-"], TWO);
     let expected = "\
 info[CIDR-HOSTBITS]: `192.0.2.7/24` has bits set after its prefix; it is read as `192.0.2.0/24`
@@ -234,7 +234,7 @@ info[CIDR-HOSTBITS]: `192.0.2.7/24` has bits set after its prefix; it is read as
 }
 
 #[test]
-fn an_annotation_keeps_back_with_a_reason_and_for_its_own_object() {
+fn an_annotation_suppresses_with_a_reason_and_for_its_own_object() {
     let found = |input: &str, list: &str| -> Vec<(String, String)> {
         let output = with_input(&["lint", "-o", "json", "-f", "-"], input);
         let document = document(&output);
@@ -244,12 +244,12 @@ fn an_annotation_keeps_back_with_a_reason_and_for_its_own_object() {
         list.map(|it| (word(it, "object"), word(it, "code")))
             .collect()
     };
-    let told = |object: &str, code: &str| (object.to_owned(), code.to_owned());
-    let note = told("netpol/shop/db", "CIDR-HOSTBITS");
-    let range = |object| told(object, "PORT-RANGE-SINGLE");
-    // Nobody knows why.
+    let printed = |object: &str, code: &str| (object.to_owned(), code.to_owned());
+    let note = printed("netpol/shop/db", "CIDR-HOSTBITS");
+    let range = |object| printed(object, "PORT-RANGE-SINGLE");
+    // Without a reason.
     let silent = TWO.replace(" the tool that writes it knows ranges only", "");
-    let reason = told("anp/ssh", "LINT-IGNORE-REASON");
+    let reason = printed("anp/ssh", "LINT-IGNORE-REASON");
     assert_eq!(
         found(&silent, "findings"),
         [note.clone(), reason, range("anp/ssh")]
@@ -306,7 +306,7 @@ fn what_newer_clusters_would_widen_is_an_error_here() {
 }
 
 #[test]
-fn a_code_that_does_not_exist_is_told_with_one_that_does() {
+fn an_unknown_code_is_reported_with_a_known_one() {
     let output = with_input(&["lint", "--ignore", "TIE-CONFLCT", "-f", "-"], TWO);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
@@ -426,7 +426,7 @@ fn sections() -> String {
             page += &format!(" `--fix` {fix}.");
         }
         page += &format!("\n\n{why}\n```yaml\n{example}```\n");
-        let with = said(&triggers, "with").concat();
+        let with = comments(&triggers, "with").concat();
         let more = with.split_whitespace();
         let args = [
             "lint",
@@ -450,7 +450,7 @@ fn sections() -> String {
 }
 
 #[test]
-fn the_documentation_has_every_code_and_what_is_said_of_it() {
+fn the_documentation_has_every_code_with_its_text() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/lint.md");
     let page = std::fs::read_to_string(&file).unwrap();
     let (before, _) = page.split_once("\n## Codes\n").unwrap();

@@ -1,5 +1,5 @@
-//! The commands on a live cluster: a real API server with the shipped examples in it. What is answered there is what is answered
-//! from the same objects in files.
+//! The commands on a live cluster: a real API server with the shipped examples in it. What is
+//! answered there is what is answered from the same objects in files.
 //!
 //! Where the programs of the testbed are missing, everything is ignored, with the reason.
 
@@ -46,18 +46,18 @@ const TESTS: &[Test] = &[
     ("a rule of the cluster is shown", same::shown),
     ("check reads the policies", same::check),
     ("kubectl runs it as its plugin", same::plugin),
-    ("whoever may read nothing gets no answer", rights::nobody),
+    ("a user without rights gets no answer", rights::no_rights),
     (
-        "whoever may not read admin policies is told",
+        "a user who may not read admin policies gets a warning",
         rights::without_admin_policies,
     ),
-    ("whoever may read one namespace", rights::one_namespace),
+    ("a user who may read one namespace", rights::one_namespace),
     (
         "Services that may not be read matter if named",
         rights::without_services,
     ),
-    ("acting as somebody", rights::impersonation),
-    ("a server that cannot be asked", rights::broken),
+    ("impersonation of a user", rights::impersonation),
+    ("a server that cannot be reached", rights::broken),
     ("the tutorial is true", docs::tutorial),
 ];
 

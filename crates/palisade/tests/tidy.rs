@@ -293,8 +293,8 @@ fn the_crds_are_data() {
 
 #[test]
 fn the_loop_knows_no_world() {
-    // Time, kernel and source are parameters of what decides. These files carry it out, listen or answer; any other one
-    // decides, also one that is new.
+    // Time, kernel and source are parameters of what decides. These files carry it out, listen or
+    // answer; any other one decides, also one that is new.
     let edges = [
         "backend/nft/enforce.rs",
         // A model for unit tests.
@@ -467,9 +467,8 @@ fn every_decision_that_the_code_cites_is_in_the_model() {
                 .take_while(char::is_ascii_digit)
                 .collect();
             let after = text[at + 1 + digits.len()..].chars().next().unwrap_or(' ');
-            let stands_alone =
-                !before.is_alphanumeric() && !after.is_alphanumeric() && after != '_';
-            if !digits.is_empty() && digits.len() <= 3 && stands_alone {
+            let is_alone = !before.is_alphanumeric() && !after.is_alphanumeric() && after != '_';
+            if !digits.is_empty() && digits.len() <= 3 && is_alone {
                 cited.insert((digits.parse::<u32>().unwrap(), path.clone()));
             }
         }

@@ -39,7 +39,7 @@ impl Nft {
         let NodeSettings {
             senders,
             pod_blocks,
-            judge_own_node,
+            evaluate_own_node,
             established,
         } = settings;
         let options = NodeOptions {
@@ -52,7 +52,7 @@ impl Nft {
                 Senders::Trusted => node::Senders::Trusted,
             },
             pod_blocks: pod_blocks.clone(),
-            judge_own_node: *judge_own_node,
+            evaluate_own_node: *evaluate_own_node,
             established: (*established).into(),
         };
         Settings::of_node(generation, &options)
@@ -110,7 +110,7 @@ impl Backend for Nft {
 impl From<Established> for node::Established {
     fn from(established: Established) -> node::Established {
         match established {
-            Established::Judge => node::Established::Judge,
+            Established::Evaluate => node::Established::Evaluate,
             Established::Keep => node::Established::Keep,
         }
     }

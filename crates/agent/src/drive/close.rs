@@ -33,7 +33,7 @@ pub fn close(backend: &impl Connect, config: &Config) -> Result<CloseOutcome, Er
         // node itself.
         senders: Senders::Trusted,
         pod_blocks: config.pod_blocks.clone(),
-        judge_own_node: config.judge_own_node,
+        evaluate_own_node: config.evaluate_own_node,
         established: config.established,
     };
     let rules = backend.closed(&settings);

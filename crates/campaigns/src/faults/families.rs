@@ -72,7 +72,7 @@ impl ProgrammingWay {
         node.on_node(|| {
             let programmer: Box<dyn Programmer> = match self {
                 ProgrammingWay::Swap => Box::new(Swap::with(kernel)?),
-                ProgrammingWay::Deltas => Box::new(Deltas::with(kernel, Established::Judge)?),
+                ProgrammingWay::Deltas => Box::new(Deltas::with(kernel, Established::Evaluate)?),
                 ProgrammingWay::Process => Box::new(Process::start(node)?),
             };
             Ok(programmer)

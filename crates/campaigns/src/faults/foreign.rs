@@ -232,7 +232,7 @@ fn run_agent(cluster: &ChurningCluster, is_ready: &AtomicBool, is_done: &AtomicB
     let kernel = Kernel::open()?.without_ownership();
     let mut watcher = Watcher::open()?;
     watcher.ignore(kernel.port());
-    let mut agent = Deltas::with(kernel, Established::Judge)?;
+    let mut agent = Deltas::with(kernel, Established::Evaluate)?;
     agent.apply(&cluster.objects)?;
     is_ready.store(true, Ordering::Release);
     while !is_done.load(Ordering::Acquire) {

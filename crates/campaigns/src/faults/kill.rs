@@ -126,7 +126,7 @@ fn agent_world(source: &Path) -> drive::World {
 /// The calling thread is on the node.
 fn open(kernel: Kernel, deltas: bool) -> Result<Box<dyn Programmer>> {
     Ok(match deltas {
-        true => Box::new(Deltas::with(kernel, Established::Judge)?),
+        true => Box::new(Deltas::with(kernel, Established::Evaluate)?),
         false => Box::new(Swap::with(kernel)?),
     })
 }

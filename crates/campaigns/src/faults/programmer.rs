@@ -86,7 +86,7 @@ impl Swap {
         let generation = generation.and_then(|it| Generation::new(u16::try_from(it).ok()?));
         Ok(Swap {
             kernel,
-            established: Established::Judge,
+            established: Established::Evaluate,
             generation: generation.unwrap_or(Generation::FIRST),
         })
     }

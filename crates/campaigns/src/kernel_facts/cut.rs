@@ -47,9 +47,12 @@ pub fn cut(way: ProgrammingWay, connections: usize, times: u64) -> Result<Outcom
     let mut outcome = Outcome::new(&format!("{connections} connections, {way}"));
     let node = TestNode::build()?;
     let mut programmer: Box<dyn Programmer> = match way {
-        ProgrammingWay::Loop => {
-            node.on_node(|| Ok(Box::new(Deltas::with(Kernel::open()?, Established::Judge)?)))?
-        }
+        ProgrammingWay::Loop => node.on_node(|| {
+            Ok(Box::new(Deltas::with(
+                Kernel::open()?,
+                Established::Evaluate,
+            )?))
+        })?,
         ProgrammingWay::Process => Box::new(Process::start(&node)?),
     };
     programmer.apply(&objects(true))?;

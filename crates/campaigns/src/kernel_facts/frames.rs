@@ -33,7 +33,7 @@ pub fn frames() -> Result<Findings> {
     let mut findings = Findings::default();
     let node = TestNode::build()?;
     bridge(&node)?;
-    let mut deltas = node.on_node(|| Deltas::with(Kernel::open()?, Established::Judge))?;
+    let mut deltas = node.on_node(|| Deltas::with(Kernel::open()?, Established::Evaluate))?;
     for passed in [[true, true], [true, false], [false, true], [false, false]] {
         for (family, is_passed) in Family::BOTH.into_iter().zip(passed) {
             pass_to_netfilter(&node, family, is_passed)?;

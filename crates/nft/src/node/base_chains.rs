@@ -211,7 +211,7 @@ pub(crate) fn hooked(settings: &Settings) -> Vec<Chain> {
         rules,
     };
     let mut chains = vec![chain("forward", Point::Forward, forward(settings))];
-    if settings.judge_own_node {
+    if settings.evaluate_own_node {
         chains.push(chain("input", Point::Input, input(settings)));
     } else if settings.checks_senders() {
         // Source addresses are checked also where policies do not apply to the node.
@@ -299,7 +299,7 @@ pub(super) fn fast_paths(settings: &Settings) -> Vec<Rule> {
 /// Returns the conditions of the fast path.
 fn matches_evaluated(settings: &Settings) -> Vec<Match> {
     let (mask, value) = match settings.established {
-        Established::Judge => (
+        Established::Evaluate => (
             settings.mark.mask(),
             settings.mark.full(settings.generation),
         ),

@@ -128,7 +128,7 @@ fn owners() {
     }
     // Also where policies do not decide what reaches the node.
     let mut settings = settings(Checks::Known);
-    settings.judge_own_node = false;
+    settings.evaluate_own_node = false;
     check_false_senders(&mut node, &ruleset(&open_plan(), &settings), &[]);
     for kind in [134, 137] {
         assert!(!node_receives(&mut node, A, kind), "{kind}");

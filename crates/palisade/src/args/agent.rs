@@ -131,7 +131,8 @@ pub(crate) struct AgentArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EstablishedArg {
     /// Evaluate them again by their next packet, and stop them
-    Judge,
+    #[value(name = "judge")]
+    Evaluate,
     /// Let them continue
     Keep,
 }
@@ -178,7 +179,8 @@ pub(crate) enum BpfArg {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OwnNodeArg {
     /// Evaluate them like all others
-    Judge,
+    #[value(name = "judge")]
+    Evaluate,
     /// Let them pass
     Allow,
 }

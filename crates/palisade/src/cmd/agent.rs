@@ -47,7 +47,7 @@ fn config(args: &AgentArgs) -> anyhow::Result<Config> {
     };
     let mut config = Config::new(&node);
     config.established = match args.established {
-        EstablishedArg::Judge => Established::Judge,
+        EstablishedArg::Evaluate => Established::Evaluate,
         EstablishedArg::Keep => Established::Keep,
     };
     config.unknown_pods = match args.unknown_pod {
@@ -68,7 +68,7 @@ fn config(args: &AgentArgs) -> anyhow::Result<Config> {
         BpfArg::Allow => Programs::Allow,
     };
     config.budget = budget(args.namespace_budget);
-    config.judge_own_node = args.own_node_egress == OwnNodeArg::Judge;
+    config.evaluate_own_node = args.own_node_egress == OwnNodeArg::Evaluate;
     for text in &args.pod_cidr {
         let block = CidrText::parse(text);
         let block = block.with_context(|| format!("--pod-cidr {}", ticked(text)))?;

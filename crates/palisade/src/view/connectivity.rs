@@ -201,7 +201,7 @@ pub(crate) struct PageView<'a> {
     /// A letter for the type of each endpoint.
     sorts: String,
     /// The address that `explain` accepts for an endpoint that has no name.
-    asked: BTreeMap<usize, &'a str>,
+    addresses: BTreeMap<usize, &'a str>,
     spaces: &'a [String],
     /// Label, space, and members as first and length of each run.
     kinds: Vec<(&'a str, usize, Vec<usize>)>,
@@ -231,7 +231,12 @@ impl<'a> PageView<'a> {
             note: if *without_node_local { NODE_LOCAL } else { "" },
             members: ends.list.iter().map(|it| it.label.as_str()).collect(),
             sorts: ends.list.iter().map(|it| it.kind.letter()).collect(),
-            asked: ends.list.iter().enumerate().filter_map(asked).collect(),
+            addresses: ends
+                .list
+                .iter()
+                .enumerate()
+                .filter_map(network_address)
+                .collect(),
             spaces: &ends.spaces,
             kinds: kind_list
                 .map(|it| (it.label.as_str(), it.space, ranges(&it.members)))
@@ -244,7 +249,7 @@ impl<'a> PageView<'a> {
 }
 
 /// Returns an address of a network.
-fn asked((place, end): (usize, &NamedEnd)) -> Option<(usize, &str)> {
+fn network_address((place, end): (usize, &NamedEnd)) -> Option<(usize, &str)> {
     let block = end.names.first().filter(|_| end.kind == EndKind::Network)?;
     Some((place, block.split('/').next()?))
 }

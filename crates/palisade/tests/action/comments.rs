@@ -1,4 +1,4 @@
-//! The comment on the pull request: one, ours, with a token that nobody sees, and not too long.
+//! The comment on the pull request: one, ours, with a token that is not visible, and not too long.
 
 use serde_json::Value;
 
@@ -74,7 +74,7 @@ fn the_own_comment_is_found_on_later_pages_and_however_it_is_written() {
 }
 
 #[test]
-fn somebody_else_who_writes_the_mark_is_not_believed() {
+fn a_mark_of_another_author_is_ignored() {
     let repository = shop(MISTAKE);
     let service = Service::start();
     let workflow = Workflow::of_pull_request(&repository, &service);

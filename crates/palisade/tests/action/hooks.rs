@@ -34,7 +34,7 @@ fn call(repository: &Repository, id: &str, args: Option<&[&str]>, files: &[&str]
     command.output().unwrap()
 }
 
-fn told(output: &Output) -> (Option<i32>, String) {
+fn printed(output: &Output) -> (Option<i32>, String) {
     let text = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
     (output.status.code(), String::from_utf8(text).unwrap())
 }
@@ -44,7 +44,7 @@ const GAINED: &str = "4 pairs gained; 1 object is different";
 #[test]
 fn check_reads_the_files_that_are_named() {
     let repository = shop(MISTAKE);
-    let (code, text) = told(&call(
+    let (code, text) = printed(&call(
         &repository,
         "palisade-check",
         None,
@@ -64,7 +64,7 @@ fn check_reads_the_files_that_are_named() {
         "-f",
     ] {
         repository.write(name, bad);
-        let (code, text) = told(&call(
+        let (code, text) = printed(&call(
             &repository,
             "palisade-check",
             None,
@@ -74,7 +74,7 @@ fn check_reads_the_files_that_are_named() {
         assert!(text.contains("4 objects in 2 files"), "{name}: {text}");
     }
     assert!(!repository.has("pwned"));
-    let (code, text) = told(&call(
+    let (code, text) = printed(&call(
         &repository,
         "palisade-check",
         Some(&["--exit-zero"]),
@@ -82,7 +82,7 @@ fn check_reads_the_files_that_are_named() {
     ));
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(
-        told(&call(&repository, "palisade-check", None, &[])).0,
+        printed(&call(&repository, "palisade-check", None, &[])).0,
         Some(0)
     );
 }
@@ -93,15 +93,15 @@ fn diff_compares_what_is_staged() {
     repository.copy("examples/shop-with-tenants", "policies");
     // Before the first commit there is nothing to compare with.
     repository.git(&["add", "--all"]);
-    let (code, text) = told(&call(&repository, "palisade-diff", None, &[]));
+    let (code, text) = printed(&call(&repository, "palisade-diff", None, &[]));
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("new endpoints: "), "{text}");
     repository.commit("the shop");
-    let (code, text) = told(&call(&repository, "palisade-diff", None, &[]));
+    let (code, text) = printed(&call(&repository, "palisade-diff", None, &[]));
     assert_eq!((code, text.as_str()), (Some(0), "no object is different\n"));
     // What is not staged does not count, and what is staged counts whatever became of the file.
     repository.copy(MISTAKE, "policies/shop-db.yaml");
-    let (code, text) = told(&call(&repository, "palisade-diff", None, &[]));
+    let (code, text) = printed(&call(&repository, "palisade-diff", None, &[]));
     assert_eq!((code, text.as_str()), (Some(0), "no object is different\n"));
     repository.git(&["add", "--all"]);
     repository.copy(
@@ -113,11 +113,11 @@ fn diff_compares_what_is_staged() {
         Some(["policies", "--fail-on-wider"].as_slice()),
         Some(&["./policies/"]),
     ] {
-        let (code, text) = told(&call(&repository, "palisade-diff", args, &[]));
+        let (code, text) = printed(&call(&repository, "palisade-diff", args, &[]));
         assert_eq!(code, Some(1), "{text}");
         assert!(text.contains(GAINED), "{text}");
     }
-    let (code, text) = told(&call(
+    let (code, text) = printed(&call(
         &repository,
         "palisade-diff",
         Some(&["policies", "--exit-zero"]),
@@ -126,7 +126,7 @@ fn diff_compares_what_is_staged() {
     assert_eq!(code, Some(0), "{text}");
     // A directory that goes, and one that is not there at all.
     repository.git(&["rm", "--quiet", "-r", "-f", "--cached", "policies"]);
-    let (code, text) = told(&call(
+    let (code, text) = printed(&call(
         &repository,
         "palisade-diff",
         Some(&["policies"]),
@@ -134,7 +134,7 @@ fn diff_compares_what_is_staged() {
     ));
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("gone endpoints: "), "{text}");
-    let (code, text) = told(&call(&repository, "palisade-diff", Some(&["/etc"]), &[]));
+    let (code, text) = printed(&call(&repository, "palisade-diff", Some(&["/etc"]), &[]));
     assert_eq!(code, Some(2), "{text}");
 }
 
@@ -147,7 +147,7 @@ fn diff_takes_names_as_they_are_and_names_files_as_the_repository_does() {
         repository.commit("one");
         repository.write(&format!("{name}/two.yaml"), &pods.replace("NAME", "two"));
         repository.git(&["add", "--all"]);
-        let (code, text) = told(&call(&repository, "palisade-diff", Some(&[name]), &[]));
+        let (code, text) = printed(&call(&repository, "palisade-diff", Some(&[name]), &[]));
         assert_eq!(code, Some(1), "{name}: {text}");
         assert!(
             text.contains("new endpoints: default/two"),
@@ -161,7 +161,7 @@ fn diff_takes_names_as_they_are_and_names_files_as_the_repository_does() {
         "apiVersion: v1\nkind: Namespace\nmetadata: {nam: x}\n",
     );
     repository.git(&["add", "--all"]);
-    let (code, text) = told(&call(
+    let (code, text) = printed(&call(
         &repository,
         "palisade-diff",
         Some(&["policies"]),
@@ -195,7 +195,7 @@ fn a_hook_of_git_refuses_a_commit_that_allows_more() {
             .args(args)
             .output()
             .unwrap();
-        told(&output)
+        printed(&output)
     };
     repository.copy(MISTAKE, "policies/shop-db.yaml");
     for args in [&["-a"], &["policies/shop-db.yaml"]] {
@@ -223,7 +223,7 @@ fn lint_reads_the_directory() {
         (Some(&["policies", "--fail-on=error"]), Some(0)),
     ] {
         let output = call(&repository, "palisade-lint", args, &["policies/shop.yaml"]);
-        let (found, text) = told(&output);
+        let (found, text) = printed(&output);
         assert_eq!(found, code, "{text}");
         assert!(text.contains("PEER-OR"), "{text}");
     }

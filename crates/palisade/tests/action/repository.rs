@@ -11,7 +11,8 @@ pub(crate) struct Repository {
     directory: TempDir,
 }
 
-/// A program, with nothing of this machine's but where programs are; `palisade` is the one under test.
+/// A program, with nothing of this machine's but where programs are; `palisade` is the one under
+/// test.
 pub(crate) fn program(name: &str, directory: &Path) -> Command {
     let binary = Path::new(env!("CARGO_BIN_EXE_palisade"));
     let path = std::env::var("PATH").unwrap();
@@ -24,10 +25,10 @@ pub(crate) fn program(name: &str, directory: &Path) -> Command {
         .env("LANG", "C.UTF-8")
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .env("GIT_CONFIG_NOSYSTEM", "1")
-        .env("GIT_AUTHOR_NAME", "somebody")
-        .env("GIT_AUTHOR_EMAIL", "somebody@example.com")
-        .env("GIT_COMMITTER_NAME", "somebody")
-        .env("GIT_COMMITTER_EMAIL", "somebody@example.com");
+        .env("GIT_AUTHOR_NAME", "author")
+        .env("GIT_AUTHOR_EMAIL", "author@example.com")
+        .env("GIT_COMMITTER_NAME", "author")
+        .env("GIT_COMMITTER_EMAIL", "author@example.com");
     command
 }
 
@@ -51,8 +52,8 @@ impl Repository {
     #[track_caller]
     pub(crate) fn git(&self, args: &[&str]) -> String {
         let output = program("git", self.path()).args(args).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "git {args:?}: {told}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "git {args:?}: {error}");
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
@@ -89,7 +90,7 @@ impl Repository {
         self.path().join(path).exists()
     }
 
-    /// A clone with the last commit only, as a checkout makes it when nobody says more.
+    /// A clone with the last commit only, as a checkout makes it by default.
     pub(crate) fn shallow_clone(&self) -> TempDir {
         let clone = tempfile::tempdir().unwrap();
         let address = format!("file://{}", self.path().display());

@@ -1,4 +1,5 @@
-//! The part of a runner that a composite action needs: it reads `action.yml`, fills in expressions, and runs the steps.
+//! The part of a runner that a composite action needs: it reads `action.yml`, fills in expressions,
+//! and runs the steps.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,7 +29,8 @@ pub(crate) struct Run {
 }
 
 impl Workflow {
-    /// The checkout of a pull request: the merge of its head, which is checked out now, into `main` or whatever the first branch is.
+    /// The checkout of a pull request: the merge of its head, which is checked out now, into `main`
+    /// or whatever the first branch is.
     pub(crate) fn of_pull_request(repository: &Repository, service: &Service) -> Workflow {
         let head = repository.git(&["rev-parse", "HEAD"]);
         let branches = repository.git(&["for-each-ref", "--format=%(refname)", "refs/heads"]);
@@ -49,7 +51,7 @@ impl Workflow {
         }
     }
 
-    /// Runs the action with these inputs; without lint, if nothing else is said.
+    /// Runs the action with these inputs; without lint by default.
     pub(crate) fn run(&self, with: &[(&str, &str)]) -> Run {
         let action = crate::yaml("action.yml");
         let declared = action["inputs"].as_object().unwrap();

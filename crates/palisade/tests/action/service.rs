@@ -24,7 +24,7 @@ impl Author {
         }
     }
 
-    /// Whoever writes with a workflow's token.
+    /// The author of comments with a workflow's token.
     pub(crate) fn bot() -> Author {
         Author {
             login: "github-actions[bot]".to_owned(),
@@ -40,7 +40,7 @@ pub(crate) struct Comment {
     author: Author,
 }
 
-/// What somebody asked.
+/// A request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) line: String,
@@ -54,7 +54,7 @@ struct State {
     requests: Vec<Request>,
     refuses: bool,
     escapes: bool,
-    /// Whose the token is; nobody's: the workflow's.
+    /// The owner of the token; none: the workflow.
     owner: Option<String>,
 }
 
@@ -170,7 +170,7 @@ impl State {
         }
     }
 
-    /// A comment with what stands around it: other ids, logins and types, before and after.
+    /// A comment with the text around it: other ids, logins and types, before and after.
     fn text(&self, comment: &Comment) -> String {
         let Comment { id, author, .. } = comment;
         let url = format!("https://api.example/repos/acme/cluster/issues/comments/{id}");

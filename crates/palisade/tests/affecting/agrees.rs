@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::{run, text};
 
-/// Every witness of every policy of the examples is a flow that `explain` judges the same.
+/// Every witness of every policy of the examples is a flow for which `explain` has the same
+/// verdict.
 #[test]
 fn explain_agrees_with_every_witness() {
     let mut n_witnesses = 0;
@@ -51,9 +52,9 @@ fn explain_agrees_with_every_witness() {
             });
             let flows: String = flows.collect();
             let args = ["explain", "-q", "-f", &path, "--flows", "-", "-o", "jsonl"];
-            let told = text(&run(&args, &flows).stdout);
-            assert_eq!(told.lines().count(), links.len(), "{flows}");
-            for (link, line) in links.iter().zip(told.lines()) {
+            let lines = text(&run(&args, &flows).stdout);
+            assert_eq!(lines.lines().count(), links.len(), "{flows}");
+            for (link, line) in links.iter().zip(lines.lines()) {
                 let explanation: Value = serde_json::from_str(line).unwrap();
                 let direction = link["direction"].as_str().unwrap().to_lowercase();
                 assert_eq!(

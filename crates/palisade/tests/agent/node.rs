@@ -169,7 +169,7 @@ impl Nodes {
     pub(crate) fn start_without_server(&mut self, options: &[&str]) {
         self.agents.clear();
         let kubeconfig = self.directory.path().join("kubeconfig");
-        // Nobody listens there.
+        // No process listens there.
         let text = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
              clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n\
              contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\n";
@@ -250,7 +250,7 @@ impl Nodes {
         is_well
     }
 
-    /// Removes everything on both nodes; what the second said.
+    /// Removes everything on both nodes; returns the output of the second.
     pub(crate) fn clean_up(&self) -> String {
         let [_, second] = [0, 1].map(|node| self.clean_up_node(node));
         second
@@ -260,7 +260,7 @@ impl Nodes {
         self.say(node, &["--cleanup"])
     }
 
-    /// Closes the first node and says what was said.
+    /// Closes the first node and returns the output.
     pub(crate) fn close_only(&self, blocks: &[&str]) -> String {
         self.say(0, &[&["--close-only"], blocks].concat())
     }
@@ -271,9 +271,9 @@ impl Nodes {
         command.arg("agent").args(words);
         let output = self.lab.world().in_node(node, || command.output());
         let output = output.unwrap().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{said}");
-        said
+        let body = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{body}");
+        body
     }
 
     /// Ends the agent of a node, and with it all that it enforces.
@@ -356,16 +356,16 @@ impl Nodes {
 
     pub(crate) fn wait_until_not_ready(&self, words: &str) {
         self.wait("ready", || {
-            let (status, said) = self.get(1, "/readyz");
-            status == 503 && said.contains(words)
+            let (status, body) = self.get(1, "/readyz");
+            status == 503 && body.contains(words)
         });
     }
 
     /// Until the agent of the first node is not ready, and says why.
     pub(crate) fn wait_until_first_says(&self, words: &str) {
         self.wait(words, || {
-            let said = self.try_get(0, "/readyz");
-            said.is_ok_and(|(status, said)| status == 503 && said.contains(words))
+            let body = self.try_get(0, "/readyz");
+            body.is_ok_and(|(status, body)| status == 503 && body.contains(words))
         });
     }
 

@@ -9,7 +9,7 @@ use crate::node::{self, A, B, C, Nodes, TCP_81, TCP_8080, UDP_53, addresses};
 
 /// A packet with a sender's address, not necessarily one of who sends it.
 #[derive(Clone, Copy)]
-struct Said {
+struct SentPacket {
     from: Location,
     source: IpAddr,
     to: Location,
@@ -18,16 +18,16 @@ struct Said {
     hops: u8,
 }
 
-impl Said {
-    /// What one place sends to another as somebody, in a family.
+impl SentPacket {
+    /// A packet from one place to another with a source address, in a family.
     fn new(
         from: Location,
         who: Location,
         to: Location,
         carried: ProbePayload,
         family: usize,
-    ) -> Said {
-        Said {
+    ) -> SentPacket {
+        SentPacket {
             from,
             source: addresses(who)[family].parse().unwrap(),
             to,
@@ -73,7 +73,7 @@ const LIES: [(Location, Location, Location); 6] = [
 
 const N1: Location = Location::Node(0);
 
-pub(crate) fn nobody_speaks_as_another() {
+pub(crate) fn no_pod_sends_with_another_address() {
     for (option, is_heard) in [("drop", false), ("drop-every", false), ("allow", true)] {
         let mut nodes = Nodes::new();
         nodes.write("policies.yaml", "");
@@ -82,17 +82,17 @@ pub(crate) fn nobody_speaks_as_another() {
         for family in [0, 1] {
             for carried in [UDP_53, ProbePayload::Echo, TCP_8080] {
                 for (from, who, to) in LIES {
-                    let said = Said::new(from, who, to, carried, family);
+                    let packet = SentPacket::new(from, who, to, carried, family);
                     // Again and again.
                     for _ in 0..5 {
-                        let arrives = said.arrives(&mut nodes);
+                        let arrives = packet.arrives(&mut nodes);
                         assert_eq!(arrives, is_heard, "{from} as {who} to {to}, {carried:?}");
                     }
                 }
             }
             for to in [C, A, N1] {
-                let said = Said::new(B, B, to, UDP_53, family);
-                assert!(said.arrives(&mut nodes), "{to}");
+                let packet = SentPacket::new(B, B, to, UDP_53, family);
+                assert!(packet.arrives(&mut nodes), "{to}");
             }
         }
         let metrics = nodes.get(0, "/metrics").1;
@@ -102,28 +102,28 @@ pub(crate) fn nobody_speaks_as_another() {
     }
 }
 
-/// The policies let only a reach c, and b nobody.
+/// The policies let only a reach c, and b no pod.
 pub(crate) fn a_false_name_opens_nothing() {
     let mut nodes = Nodes::new();
     nodes.start(&[]);
     nodes.wait_until_ready();
     for family in [0, 1] {
-        assert!(Said::new(A, A, C, TCP_8080, family).arrives(&mut nodes));
-        assert!(!Said::new(B, A, C, TCP_8080, family).arrives(&mut nodes));
-        assert!(!Said::new(B, A, N1, TCP_81, family).arrives(&mut nodes));
+        assert!(SentPacket::new(A, A, C, TCP_8080, family).arrives(&mut nodes));
+        assert!(!SentPacket::new(B, A, C, TCP_8080, family).arrives(&mut nodes));
+        assert!(!SentPacket::new(B, A, N1, TCP_81, family).arrives(&mut nodes));
     }
     // What another node lets out is refused where the address is at home, too.
     nodes.stop(1);
     for family in [0, 1] {
-        assert!(!Said::new(C, A, B, TCP_8080, family).arrives(&mut nodes));
-        assert!(!Said::new(Location::Outside, A, B, TCP_8080, family).arrives(&mut nodes));
-        assert!(Said::new(C, C, B, TCP_8080, family).arrives(&mut nodes));
+        assert!(!SentPacket::new(C, A, B, TCP_8080, family).arrives(&mut nodes));
+        assert!(!SentPacket::new(Location::Outside, A, B, TCP_8080, family).arrives(&mut nodes));
+        assert!(SentPacket::new(C, C, B, TCP_8080, family).arrives(&mut nodes));
     }
 }
 
-/// A connection that was judged is its ends' and nobody else's, if every packet is asked; otherwise nobody can begin one,
-/// but who knows its ports can put a packet into it.
-pub(crate) fn nobody_rides_on_a_connection() {
+/// Only its two ends send in an evaluated connection, if every packet is checked. Otherwise no
+/// other pod can begin one, but a pod that knows its ports can send a packet in it.
+pub(crate) fn no_pod_sends_in_the_connection_of_another() {
     for (option, rides) in [("drop-every", false), ("drop", true)] {
         let mut nodes = Nodes::new();
         nodes.write("policies.yaml", "");
@@ -136,47 +136,48 @@ pub(crate) fn nobody_rides_on_a_connection() {
 fn try_to_ride(nodes: &mut Nodes, rides: bool) {
     for family in [0, 1] {
         let (mut there, mut back) = (
-            Said::new(A, A, C, UDP_53, family),
-            Said::new(C, C, A, ProbePayload::Udp { port: 5_300 }, family),
+            SentPacket::new(A, A, C, UDP_53, family),
+            SentPacket::new(C, C, A, ProbePayload::Udp { port: 5_300 }, family),
         );
         there.source_port = 5_300;
         back.source_port = 53;
         for _ in 0..3 {
             assert!(there.arrives(nodes) && back.arrives(nodes));
             // On the client's node, as each of the ends.
-            for said in [there, back] {
-                let said = Said { from: B, ..said };
-                assert_eq!(said.arrives(nodes), rides);
+            for packet in [there, back] {
+                let packet = SentPacket { from: B, ..packet };
+                assert_eq!(packet.arrives(nodes), rides);
             }
         }
     }
 }
 
-/// Router advertisements and redirects of a pod are not for its node; neighbours are asked for as ever.
+/// Router advertisements and redirects of a pod are not for its node; neighbor discovery works as
+/// before.
 pub(crate) fn pods_are_no_routers() {
     for (option, is_heard) in [("drop", false), ("allow", true)] {
         let mut nodes = Nodes::new();
         nodes.start(&["--false-sender", option]);
         nodes.wait_until_ready();
         for (kind, is_heard) in [(134, is_heard), (137, is_heard), (135, true)] {
-            let mut said = Said::new(B, B, N1, ProbePayload::Icmpv6 { kind }, 1);
-            said.hops = 255;
-            assert_eq!(said.arrives(&mut nodes), is_heard, "{kind}");
+            let mut packet = SentPacket::new(B, B, N1, ProbePayload::Icmpv6 { kind }, 1);
+            packet.hops = 255;
+            assert_eq!(packet.arrives(&mut nodes), is_heard, "{kind}");
         }
-        let mut said = Said::new(
+        let mut packet = SentPacket::new(
             Location::Outside,
             N1,
             N1,
             ProbePayload::Icmpv6 { kind: 134 },
             1,
         );
-        said.hops = 255;
-        assert!(said.arrives(&mut nodes), "a real router");
+        packet.hops = 255;
+        assert!(packet.arrives(&mut nodes), "a real router");
     }
 }
 
-/// What goes elsewhere need not come back the same way: the agent knows the interface that leads there. The node's own
-/// address is such a one, as it is not reached by any interface.
+/// What goes elsewhere need not come back the same way: the agent knows the interface that leads
+/// there. The node's own address is such a one, as it is not reached by any interface.
 pub(crate) fn ways_may_differ_elsewhere() {
     for option in ["drop", "drop-every"] {
         let mut nodes = Nodes::new();
@@ -184,16 +185,16 @@ pub(crate) fn ways_may_differ_elsewhere() {
         nodes.start(&["--false-sender", option]);
         nodes.wait_until_ready();
         for family in [0, 1] {
-            let mut said = Said::new(Location::Outside, N1, A, UDP_53, family);
+            let mut packet = SentPacket::new(Location::Outside, N1, A, UDP_53, family);
             // First and later.
-            said.source_port = 7_000;
-            assert!(said.arrives(&mut nodes) && said.arrives(&mut nodes));
+            packet.source_port = 7_000;
+            assert!(packet.arrives(&mut nodes) && packet.arrives(&mut nodes));
         }
     }
 }
 
 /// Two pods on a bridge: the node cannot tell which of them sends, and says so.
-pub(crate) fn who_cannot_be_checked_is_told() {
+pub(crate) fn unchecked_senders_are_reported() {
     let mut nodes = Nodes::new();
     nodes.ip(0, "link add cni0 type bridge");
     nodes.ip(0, "link set cni0 up");
@@ -210,10 +211,10 @@ pub(crate) fn who_cannot_be_checked_is_told() {
     nodes.start(&[]);
     nodes.wait_until_metric(0, "palisade_senders_unchecked 2");
     nodes.wait_until_log(0, "pods behind cni0 can send with each other's addresses");
-    // Nobody else sends with theirs.
+    // No other pod sends with their addresses.
     nodes.wait_until_log(0, "table installed");
-    let mut said = Said::new(A, A, C, TCP_8080, 0);
-    assert!(said.arrives(&mut nodes));
-    said.source = "10.0.7.1".parse().unwrap();
-    assert!(!said.arrives(&mut nodes));
+    let mut packet = SentPacket::new(A, A, C, TCP_8080, 0);
+    assert!(packet.arrives(&mut nodes));
+    packet.source = "10.0.7.1".parse().unwrap();
+    assert!(!packet.arrives(&mut nodes));
 }

@@ -1,4 +1,5 @@
-//! What must not happen without a word: pods that are open, policies that do not hold, and what comes before any agent.
+//! What must not happen without a word: pods that are open, policies that do not hold, and what
+//! comes before any agent.
 
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::{BLOCKS, carries};
 const PORT: u16 = 9;
 
 /// No block of addresses is known, and pods that are not known should be dropped (D84).
-pub(crate) fn unknown_blocks_are_told() {
+pub(crate) fn unknown_blocks_are_reported() {
     let mut nodes = Nodes::new();
     nodes.write("nodes.yaml", &node::without_blocks());
     nodes.start(&[]);
@@ -30,18 +31,19 @@ pub(crate) fn unknown_blocks_are_told() {
     nodes.wait_until_metric(0, "palisade_pods_unclosed 0");
     nodes.write("nodes.yaml", &node::without_blocks());
     nodes.wait_until_first_says(words);
-    // Whoever lets them pass on purpose is told nothing.
+    // With the option that lets them pass nothing is reported.
     nodes.start(&["--unknown-pod", "allow"]);
     nodes.wait_until_ready();
     nodes.wait_until_metric(0, "palisade_pods_unclosed 0");
 }
 
 /// What takes packets past the policies makes the agent not ready while it is there (D103).
-pub(crate) fn ways_past_policies_are_told() {
+pub(crate) fn ways_past_policies_are_reported() {
     let mut nodes = Nodes::new();
     nodes.start(&[]);
     nodes.wait_until_ready();
-    // Root of a user namespace may not ask for programs of tcx, and says so; root of the machine may.
+    // Root of a user namespace may not ask for programs of tcx, and says so; root of the machine
+    // may.
     let unchecked = u8::from((Need::ROOT.look)().is_err());
     nodes.wait_until_metric(0, &format!("palisade_programs_unchecked {unchecked}"));
     for (interface, words) in [
@@ -55,7 +57,7 @@ pub(crate) fn ways_past_policies_are_told() {
         nodes.ip(0, &format!("link del {interface}"));
         nodes.wait_until_ready();
     }
-    // Somebody knows better about programs, and nobody about IPVS.
+    // An option allows programs, and none allows IPVS.
     nodes.ip(0, "link add cilium_host type bridge");
     nodes.start_first_with(&["--bpf", "allow"]);
     nodes.wait_until_ready();
@@ -65,7 +67,7 @@ pub(crate) fn ways_past_policies_are_told() {
     nodes.wait_until_metric(0, "palisade_policies_bypassed 1");
 }
 
-/// Somebody else has the port for health and metrics.
+/// Another program has the port for health and metrics.
 pub(crate) fn a_taken_port_keeps_nothing_from_being_enforced() {
     let mut nodes = Nodes::new();
     let taken = nodes.in_node(0, || TcpListener::bind(("127.0.0.1", node::PORT)).unwrap());
@@ -73,7 +75,7 @@ pub(crate) fn a_taken_port_keeps_nothing_from_being_enforced() {
     nodes.wait_until(B, C, TCP_8080, false);
     nodes.wait_until_log(0, "table installed");
     nodes.wait_until_log(0, "cannot serve health and metrics at 127.0.0.1:9477");
-    // It is told once, and tried again.
+    // It is reported once, and tried again.
     std::thread::sleep(Duration::from_millis(500));
     let log = nodes.log(0);
     assert_eq!(log.matches("cannot serve health").count(), 1, "{log}");
@@ -86,15 +88,15 @@ pub(crate) fn a_taken_port_keeps_nothing_from_being_enforced() {
     assert!(failures.unwrap().parse::<u32>().unwrap() > 1, "{metrics}");
 }
 
-/// `--close-only`, before any agent: closed but for what the node does itself; and nothing of what the
-/// policies deny gets through from then on, while the agent starts and takes over.
+/// `--close-only`, before any agent: closed but for what the node does itself; and nothing of what
+/// the policies deny gets through from then on, while the agent starts and takes over.
 pub(crate) fn closed_before_any_agent() {
     let mut nodes = Nodes::new();
     let flood = Flood::new(&nodes);
     flood.wait_for_one();
 
-    let said = nodes.close_only(&BLOCKS);
-    assert!(said.contains("are closed until"), "{said}");
+    let printed = nodes.close_only(&BLOCKS);
+    assert!(printed.contains("are closed until"), "{printed}");
     flood.forget();
     let is_closed = |nodes: &mut Nodes| {
         for (from, to) in [(A, C), (C, A), (A, B), (B, A)] {
@@ -128,8 +130,11 @@ pub(crate) fn closed_before_any_agent() {
     // Policies are not closed again, whether an agent runs or has ended.
     assert!(nodes.close_only(&BLOCKS).contains("an agent runs"));
     nodes.kill();
-    let said = nodes.close_only(&BLOCKS);
-    assert!(said.contains("policies are already enforced"), "{said}");
+    let printed = nodes.close_only(&BLOCKS);
+    assert!(
+        printed.contains("policies are already enforced"),
+        "{printed}"
+    );
     nodes.assert_passes(A, C, TCP_8080, true);
 }
 

@@ -218,8 +218,8 @@ fn drawings_and_pages_need_nothing_else() {
     }
 }
 
-/// Names that would be markup, formulas or commands if nobody took care. A policy tells the pods apart, so that every form
-/// has to name them.
+/// Names that would be markup, formulas or commands without escaping. A policy distinguishes the
+/// pods: every form has to name them.
 const HOSTILE: &str = r#"
 apiVersion: v1
 kind: Pod

@@ -1,11 +1,11 @@
-//! What `palisade connectivity` says when it cannot answer, and when nobody reads on.
+//! The errors of `palisade connectivity`, and a closed output.
 
 use std::process::{Command, Stdio};
 
 use crate::{CLUSTER, namespace, pod, run};
 
 #[test]
-fn what_cannot_be_answered_is_said() {
+fn errors_are_reported() {
     let cases: [(&[&str], &str); 16] = [
         (&["--from", "shp"], "namespace `shp` not found"),
         (
@@ -36,10 +36,10 @@ fn what_cannot_be_answered_is_said() {
         (&["--summary", "-o", "html"], "--summary is printed as"),
         (&["--pairs", "-o", "svg"], "--pairs is printed as"),
     ];
-    for (args, told) in cases {
+    for (args, expected) in cases {
         let ran = run(CLUSTER, args);
         assert_eq!(ran.code, 2, "{args:?}: {}", ran.out);
-        assert!(ran.err.contains(told), "{args:?}: {}", ran.err);
+        assert!(ran.err.contains(expected), "{args:?}: {}", ran.err);
         assert!(ran.out.is_empty(), "{args:?}: {}", ran.out);
     }
     let ran = run("kind: Pod\n", &[]);

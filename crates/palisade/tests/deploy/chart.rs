@@ -10,7 +10,7 @@ use crate::objects::{Objects, differences, documents, objects};
 use crate::{Test, agent_help, read, root};
 
 pub(crate) const TESTS: [Test; 9] = [
-    ("chart_closes_first_if_asked", closes_first),
+    ("chart_closes_first_with_the_option", closes_first),
     ("chart_makes_the_plain_manifest", makes_the_plain_manifest),
     ("chart_changes_what_values_say", changes_what_values_say),
     (
@@ -55,7 +55,7 @@ fn helm(words: &[&str]) -> Output {
     Command::new(find_helm().unwrap())
         .args(words)
         .current_dir(root())
-        // Nothing of whoever runs the tests counts.
+        // The environment of the user who runs the tests does not count.
         .env("HELM_CONFIG_HOME", "/nonexistent")
         .env("KUBECONFIG", "/nonexistent")
         .output()
@@ -75,8 +75,8 @@ fn template(values: &[&str]) -> Output {
 #[track_caller]
 fn rendered(values: &[&str]) -> Objects {
     let output = template(values);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{values:?}: {told}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{values:?}: {printed}");
     objects(&String::from_utf8(output.stdout).unwrap())
 }
 
@@ -222,7 +222,7 @@ fn changes_what_values_say() {
             r#"+ CONTAINER env 02 = {"name":"KUBERNETES_SERVICE_PORT","value":"6443"}"#,
         ],
     );
-    // Whatever is listened at, the kubelet asks where somebody answers.
+    // With any listening address, the kubelet probes an address that responds.
     changes(
         &[r#"metrics.address="[::]""#, "metrics.port=19477"],
         &[
@@ -256,7 +256,7 @@ fn changes_what_values_say() {
     );
 }
 
-/// An init container closes the same blocks that the agent is told, with the agent's image and rights.
+/// An init container closes the same blocks that the agent gets, with the agent's image and rights.
 fn closes_first() {
     let blocks = r#"podCidrs=["10.1.1.0/24", "fd00:1::/64"]"#;
     let all = rendered(&["closeFirst=true", blocks]);
@@ -273,9 +273,9 @@ fn closes_first() {
         assert_eq!(first[key], agent[key], "{key}");
     }
     let output = template(&["closeFirst=true"]);
-    let told = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
-    assert!(told.contains("closeFirst needs podCidrs"), "{told}");
+    assert!(printed.contains("closeFirst needs podCidrs"), "{printed}");
 }
 
 fn makes_objects_for_prometheus() {
@@ -308,20 +308,20 @@ fn makes_objects_for_prometheus() {
     let original: Value = serde_json::from_str(&read("deploy/monitoring/dashboard.json")).unwrap();
     assert_eq!(dashboard, original);
 
-    // A monitor that nobody could ask with is a mistake.
+    // A monitor that cannot reach the agents is a mistake.
     let output = template(&["metrics.serviceMonitor.enabled=true"]);
-    let told = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     assert!(
-        told.contains("Prometheus cannot reach metrics.address"),
-        "{told}"
+        printed.contains("Prometheus cannot reach metrics.address"),
+        "{printed}"
     );
 }
 
 fn installs_crds() {
     let output = template(&["crds.install=true"]);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}");
     let all = objects(&String::from_utf8(output.stdout).unwrap());
     let originals = objects(&read("deploy/crds/palisade.yaml"));
     assert!(!originals.is_empty());
@@ -368,11 +368,11 @@ fn refuses_bad_values() {
         r#"crds.install="true""#,
     ] {
         let output = template(&[value]);
-        let told = String::from_utf8_lossy(&output.stderr);
+        let printed = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{value} was taken");
         assert!(
-            told.contains("values don't meet the specifications"),
-            "{value}: {told}"
+            printed.contains("values don't meet the specifications"),
+            "{value}: {printed}"
         );
     }
 }
@@ -389,8 +389,8 @@ fn passes_flags_that_exist() {
 
 fn is_sound_for_helm() {
     let output = helm(&["lint", "--strict", "deploy/helm/palisade"]);
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{told}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}");
 }
 
 fn has_its_copies() {

@@ -1,4 +1,5 @@
-//! `deploy/image/build`: the same binary gives the same archive, and its parts name each other rightly.
+//! `deploy/image/build`: the same binary gives the same archive, and its parts name each other
+//! rightly.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -80,16 +81,16 @@ fn is_the_same() {
     // Another time, place and mode of the same bytes.
     let other = directory.join("elsewhere");
     std::fs::create_dir(&other).unwrap();
-    let said_again = built(&other, &binary(X86_64, PT_LOAD), "one.tar", &[]);
+    let output_again = built(&other, &binary(X86_64, PT_LOAD), "one.tar", &[]);
     let read = |path: &Path| std::fs::read(path.join("one.tar")).unwrap();
     assert!(read(directory) == read(&other), "the archives differ");
     let without_path = |output: &str| output.lines().take(4).collect::<Vec<_>>().join("\n");
-    assert_eq!(without_path(&output), without_path(&said_again));
+    assert_eq!(without_path(&output), without_path(&output_again));
 
     let mut changed = binary(X86_64, PT_LOAD);
     changed.push(1);
     let output = built(directory, &changed, "two.tar", &[]);
-    assert_ne!(without_path(&output), without_path(&said_again));
+    assert_ne!(without_path(&output), without_path(&output_again));
 }
 
 fn holds_together() {
@@ -136,7 +137,7 @@ fn holds_together() {
     assert_eq!(manifest["layers"].as_array().unwrap().len(), 1);
     let layer_path = blob(&manifest["layers"][0]);
     let config = json(&config_path);
-    // The layer is not compressed, so that its digest is that of its contents.
+    // The layer is not compressed: its digest is that of its contents.
     assert_eq!(
         config["rootfs"]["diff_ids"],
         json!([manifest["layers"][0]["digest"]])
@@ -157,7 +158,7 @@ fn holds_together() {
     }]);
     assert_eq!(json("manifest.json"), docker);
 
-    // One file, of nobody's in particular.
+    // One file, owned by root.
     let listing = Command::new("tar")
         .args(["--numeric-owner", "--full-time", "-tvf"])
         .arg(image.join(&layer_path))

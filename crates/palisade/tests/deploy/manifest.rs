@@ -1,4 +1,5 @@
-//! `deploy/palisade.yaml`: what the agent is started with, and that it may do what it must and nothing more.
+//! `deploy/palisade.yaml`: what the agent is started with, and that it may do what it must and
+//! nothing more.
 
 use std::process::Command;
 
@@ -57,8 +58,8 @@ fn has_the_objects() {
         .current_dir(root())
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{told}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}");
 }
 
 fn starts_the_agent() {
@@ -116,7 +117,7 @@ fn lets_the_agent_read() {
         },
     ]);
     assert_eq!(role["rules"], expected);
-    // Nobody can be told wrong things in other namespaces by it.
+    // It cannot write false Events in other namespaces.
     let events = &plain()["Role/palisade-agent-events"];
     let expected =
         json!([{"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]}]);
@@ -158,13 +159,13 @@ fn has_roles_for_people() {
     }
 }
 
-/// Stands in for kubectl: writes down what it was asked, and what it was given.
+/// A replacement of kubectl: logs its arguments and its input.
 const KUBECTL: &str = r#"#!/bin/bash
-echo "$*" >> "$ASKED/calls"
+echo "$*" >> "$LOG/calls"
 case "$*" in
   *"get daemonset"*) echo -n registry.example/palisade:1 ;;
   *"get nodes"*) printf 'n1\nn2\n' ;;
-  *" create "*) cat > "$ASKED/pod.$(ls "$ASKED" | wc -l)" ;;
+  *" create "*) cat > "$LOG/pod.$(ls "$LOG" | wc -l)" ;;
   *" wait "*palisade-cleanup-1*) exit 1 ;;
   *logs*) echo "removed" ;;
 esac
@@ -174,12 +175,9 @@ fn cleanup_goes_to_every_node() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let directory = tempfile::tempdir().unwrap();
-    let (tools, asked) = (
-        directory.path().join("tools"),
-        directory.path().join("asked"),
-    );
+    let (tools, log) = (directory.path().join("tools"), directory.path().join("log"));
     std::fs::create_dir(&tools).unwrap();
-    std::fs::create_dir(&asked).unwrap();
+    std::fs::create_dir(&log).unwrap();
     let kubectl = tools.join("kubectl");
     std::fs::write(&kubectl, KUBECTL).unwrap();
     std::fs::set_permissions(&kubectl, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -187,15 +185,15 @@ fn cleanup_goes_to_every_node() {
     let output = Command::new("bash")
         .arg(root().join("deploy/cleanup"))
         .env("PATH", format!("{}:{path}", tools.display()))
-        .env("ASKED", &asked)
+        .env("LOG", &log)
         .output()
         .unwrap();
-    let calls = std::fs::read_to_string(asked.join("calls")).unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    // One node is cleaned up; of the other it is said that it is not.
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let calls = std::fs::read_to_string(log.join("calls")).unwrap();
+    let printed = String::from_utf8(output.stderr).unwrap();
+    // One node is cleaned up; the other is reported as not cleaned up.
+    assert_eq!(output.status.code(), Some(1), "{printed}");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "n1: removed\n");
-    assert!(told.contains("not done on: n2"), "{told}");
+    assert!(printed.contains("not done on: n2"), "{printed}");
     // The agents end before: they would put the table back.
     let place = |word: &str| {
         calls
@@ -205,7 +203,7 @@ fn cleanup_goes_to_every_node() {
     assert!(place("delete daemonset palisade-agent") < place("create -f -"));
 
     let mut nodes = Vec::new();
-    for entry in asked.read_dir().unwrap() {
+    for entry in log.read_dir().unwrap() {
         let path = entry.unwrap().path();
         if path.ends_with("calls") {
             continue;

@@ -12,7 +12,7 @@ pub(crate) type Objects = BTreeMap<String, Value>;
 pub(crate) fn documents(text: &str) -> Vec<Value> {
     let parts = format!("\n{text}");
     let parts = parts.split("\n---").map(|part| {
-        // What stands behind the dashes on their line is a comment.
+        // The rest of the line after the dashes is a comment.
         let part = part.split_once('\n').map_or("", |(_, rest)| rest);
         let is_empty = |line: &str| line.trim().is_empty() || line.trim().starts_with('#');
         (!part.lines().all(is_empty)).then_some(part)
@@ -22,7 +22,7 @@ pub(crate) fn documents(text: &str) -> Vec<Value> {
     parts.flatten().map(read).collect()
 }
 
-/// The objects of a text; none may stand there twice.
+/// The objects of a text; none may occur twice.
 #[track_caller]
 pub(crate) fn objects(text: &str) -> Objects {
     let mut all = Objects::new();
@@ -37,7 +37,8 @@ pub(crate) fn objects(text: &str) -> Objects {
     all
 }
 
-/// How objects differ from others, one line for each place: `+` is new, `-` is gone, `~` is another value.
+/// How objects differ from others, one line for each place: `+` is new, `-` is gone, `~` is another
+/// value.
 pub(crate) fn differences(old: &Objects, new: &Objects) -> Vec<String> {
     let mut lines = Vec::new();
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();

@@ -16,7 +16,7 @@ fn closes_first() {
     assert_eq!(values("Type"), ["oneshot"]);
     assert_eq!(values("Before"), ["kubelet.service"]);
     assert_eq!(values("RequiredBy"), ["kubelet.service"]);
-    // Whoever flushes all tables does so before.
+    // Units that flush all tables start before.
     assert!(values("After")[0].contains("nftables.service"));
     let start = values("ExecStart");
     let [start] = start.as_slice() else {

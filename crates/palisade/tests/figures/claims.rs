@@ -49,7 +49,7 @@ fn help(args: &[&str]) -> String {
 fn commands_of(help: &str) -> BTreeSet<String> {
     let list = help.split("Commands:\n").nth(1).unwrap_or_default();
     let list = list.lines().take_while(|it| !it.is_empty());
-    // Further lines of a description stand further in.
+    // Further lines of a description are indented further.
     let names = list.filter_map(|it| it.strip_prefix("  "));
     let names = names.map(|it| word(it, "-")).filter(|it| !it.is_empty());
     names.map(str::to_owned).collect()
@@ -177,7 +177,7 @@ fn files_that_documents_name_exist() {
             let is_plain = !path.contains(|it: char| it.is_ascii_uppercase() || it == '*')
                 || path.contains("README.md")
                 || path.contains("Dockerfile");
-            // The case that a reader is told to make.
+            // The case that the page asks a reader to write.
             let is_example = path.contains("/my-idea");
             if is_path && is_plain && !is_example {
                 let exists = root().join(path).exists();
@@ -255,7 +255,8 @@ fn links_lead_to_pages_and_headings_that_exist() {
     assert!(followed > 200, "{followed}");
 }
 
-/// The links of the tour are functions and types: the file that a link leads to defines the name that it shows.
+/// The links of the tour are functions and types: the file that a link leads to defines the name
+/// that it shows.
 #[test]
 fn links_of_the_tour_lead_to_what_they_name() {
     let page = read("docs/internals/tour.md");
@@ -278,7 +279,8 @@ fn links_of_the_tour_lead_to_what_they_name() {
     assert!(followed > 30, "{followed}");
 }
 
-/// Prose wraps at 100 columns. Tables, code, headings, quoted output and lines that are one link do not.
+/// Prose wraps at 100 columns. Tables, code, headings, quoted output and lines that are one link do
+/// not.
 #[test]
 fn prose_wraps_at_100_columns() {
     for document in documents() {

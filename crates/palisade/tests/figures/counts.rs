@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use super::{read, root};
 
-/// What stands behind `const NAME: ... =`, up to the end of the statement.
+/// The text after `const NAME: ... =`, up to the end of the statement.
 fn definition(path: &str, name: &str) -> (String, String) {
     let text = read(path);
     let start = format!("const {name}: ");
     let found: Vec<&str> = text.split(start.as_str()).skip(1).collect();
     assert_eq!(found.len(), 1, "{path}: {name}");
     let (kind, rest) = found[0].split_once(" =").unwrap();
-    // A list ends at its own bracket, which stands alone or at the end of the line.
+    // A list ends at its own bracket, which is alone or at the end of the line.
     let rest = rest.trim_start();
     let end = if rest.starts_with('[') && rest.lines().next().is_some_and(|it| it == "[") {
         rest.find("\n];")
@@ -175,7 +175,7 @@ pub(crate) fn rows_of_table(text: &str, heading: &str) -> usize {
     rows.count()
 }
 
-/// The tests of a program that brings its own list: lines of a name and a function.
+/// The tests of a program with its own list: lines of a name and a function.
 pub(crate) fn tests_of_group(path: &str) -> usize {
     let text = read(path);
     let main = text.split("fn main()").nth(1).unwrap();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{palisade, text, with_input};
 
-/// Writes a file, fixes it, and gives back what stands in it and what was said.
+/// Writes a file, fixes it, and returns its content and the messages.
 fn fixed(name: &str, before: &str) -> (String, String) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join(name);
@@ -13,16 +13,16 @@ fn fixed(name: &str, before: &str) -> (String, String) {
         directory.path(),
         &["lint", "--fix", "--exit-zero", "-f", name],
     );
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
     assert_eq!(directory.path().read_dir().unwrap().count(), 1);
-    (std::fs::read_to_string(file).unwrap(), said)
+    (std::fs::read_to_string(file).unwrap(), errors)
 }
 
 #[track_caller]
 fn check(before: &str, after: &str) {
-    let (found, said) = fixed("a.yaml", before);
-    assert_eq!(found, after, "{said}");
+    let (found, errors) = fixed("a.yaml", before);
+    assert_eq!(found, after, "{errors}");
 }
 
 const POLICY: &str = "\
@@ -106,8 +106,8 @@ fn json_is_changed_as_well() {
              \"spec\": {{\"podSelector\": {{}}, \"ingress\": [{{\"from\": [{{\"ipBlock\": {{\"cidr\": \"{cidr}\"}}}}]}}]}}}}\n"
         )
     };
-    let (found, said) = fixed("a.json", &policy("10.20.30.40/16"));
-    assert_eq!(found, policy("10.20.0.0/16"), "{said}");
+    let (found, errors) = fixed("a.json", &policy("10.20.30.40/16"));
+    assert_eq!(found, policy("10.20.0.0/16"), "{errors}");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn what_is_no_file_cannot_be_fixed() {
 }
 
 #[test]
-fn what_is_kept_back_or_not_chosen_is_not_fixed() {
+fn suppressed_and_unselected_findings_are_not_fixed() {
     let kept = POLICY.replace(
         "metadata: {name: db, namespace: shop}",
         "metadata: {name: db, namespace: shop, annotations: {palisade.dev/lint-ignore: CIDR-HOSTBITS as the router has it}}",
@@ -182,12 +182,12 @@ fn a_list_of_rules_that_are_ignored_is_removed() {
              \"spec\": {{\"podSelector\": {{}}, {egress}\"policyTypes\": [\"Ingress\"]}}}}\n"
         )
     };
-    let (found, said) = fixed("a.json", &json("\"egress\": [{}], "));
-    assert_eq!(found, json(""), "{said}");
+    let (found, errors) = fixed("a.json", &json("\"egress\": [{}], "));
+    assert_eq!(found, json(""), "{errors}");
 }
 
 #[test]
-fn what_is_laid_out_strangely_is_left_and_told() {
+fn strange_layout_is_left_and_reported() {
     let policy = "\
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -198,11 +198,11 @@ spec:
   egress:
   - {}
 ";
-    let (found, said) = fixed("a.yaml", policy);
+    let (found, errors) = fixed("a.yaml", policy);
     assert_eq!(found, policy);
     assert!(
-        said.contains("IGNORED-RULES is not fixed: the layout around it cannot be edited safely"),
-        "{said}"
+        errors.contains("IGNORED-RULES is not fixed: the layout around it cannot be edited safely"),
+        "{errors}"
     );
 }
 
@@ -215,7 +215,7 @@ fn cluster_policy(rules: &str) -> String {
 
 #[test]
 fn a_rule_that_never_decides_anything_is_removed() {
-    let first = "  # nobody\n  - action: Deny\n    from:\n    - namespaces: {}\n";
+    let first = "  # no pod\n  - action: Deny\n    from:\n    - namespaces: {}\n";
     let second = "  # but green\n  - action: Accept\n    from:\n    - namespaces: {matchLabels: {tenant: green}}\n";
     let rest = "  egress: []\n";
     check(
@@ -259,10 +259,10 @@ fn a_peer_that_can_never_match_is_removed_and_never_leaves_everyone() {
         "  egress:\n  - to:\n{}",
         never.replace("from", "to")
     ));
-    let (found, said) = fixed("a.yaml", &egress);
+    let (found, errors) = fixed("a.yaml", &egress);
     assert_eq!(found, egress);
     assert!(
-        said.contains("NEVER-MATCHES is not fixed: without it a verdict would change"),
-        "{said}"
+        errors.contains("NEVER-MATCHES is not fixed: without it a verdict would change"),
+        "{errors}"
     );
 }

@@ -113,7 +113,7 @@ impl Bed {
         ran.out
     }
 
-    /// A command, as somebody.
+    /// A command, as a user.
     pub(crate) fn palisade_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_palisade"));
         command.args(arguments).current_dir(root());
@@ -121,7 +121,7 @@ impl Bed {
         run(command, "")
     }
 
-    /// A command, as somebody who may do everything.
+    /// A command, as a cluster administrator.
     pub(crate) fn palisade(&self, arguments: &[&str]) -> Ran {
         self.palisade_as(&self.api.kubeconfig(), arguments)
     }

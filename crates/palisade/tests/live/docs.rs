@@ -10,7 +10,7 @@ pub(crate) fn tutorial(bed: &Bed) {
     let mut made = page.clone();
     for block in page.split("\n```text\n$ ").skip(1) {
         let block = block.split("\n```").next().unwrap();
-        let (command, said) = block.split_once('\n').unwrap();
+        let (command, shown) = block.split_once('\n').unwrap();
         let words: Vec<&str> = command.split_whitespace().collect();
         assert_eq!(words[0], "palisade", "{command}");
         let ran = bed.palisade(&words[1..]);
@@ -18,7 +18,7 @@ pub(crate) fn tutorial(bed: &Bed) {
         let printed: Vec<&str> = printed.lines().map(str::trim_end).collect();
         let printed = printed.join("\n");
         made = made.replace(
-            &format!("$ {command}\n{said}"),
+            &format!("$ {command}\n{shown}"),
             &format!("$ {command}\n{printed}"),
         );
         n_commands += 1;

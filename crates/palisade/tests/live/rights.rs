@@ -1,4 +1,4 @@
-//! Users who may not read everything, and servers that cannot be asked.
+//! Users who may not read everything, and servers that cannot be reached.
 
 use std::path::{Path, PathBuf};
 
@@ -54,11 +54,11 @@ const CORE: (&str, &[&str]) = ("", &["pods", "namespaces", "nodes"]);
 const NETWORK_POLICIES: (&str, &[&str]) = ("networking.k8s.io", &["networkpolicies"]);
 const ADMIN: (&str, &[&str]) = ("policy.networking.k8s.io", &["clusternetworkpolicies"]);
 
-pub(crate) fn nobody(bed: &Bed) {
-    let kubeconfig = bed.api.kubeconfig_for("nobody", &[]).unwrap();
+pub(crate) fn no_rights(bed: &Bed) {
+    let kubeconfig = bed.api.kubeconfig_for("jane", &[]).unwrap();
     let ran = bed.palisade_as(&kubeconfig, &FLOW);
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
-    let expected = "palisade: cannot answer: pods may not be listed: pods is forbidden: User \"nobody\" cannot list";
+    let expected = "palisade: cannot answer: pods may not be listed: pods is forbidden: User \"jane\" cannot list";
     assert!(ran.err.starts_with(expected), "{}", ran.err);
     // Not even who is willing to accept a wrong answer gets one.
     let ran = bed.palisade_as(&kubeconfig, &[FLOW.as_slice(), &["--lenient"]].concat());
@@ -77,12 +77,12 @@ pub(crate) fn without_admin_policies(bed: &Bed) {
     let kubeconfig = user(bed, "developer", None, &[CORE, NETWORK_POLICIES]);
     let ran = bed.palisade_as(&kubeconfig, &FLOW);
     assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.err);
-    let told = "palisade: ClusterNetworkPolicies could not be read; the answer ignores them: ";
-    assert!(ran.err.contains(told), "{}", ran.err);
+    let expected = "palisade: ClusterNetworkPolicies could not be read; the answer ignores them: ";
+    assert!(ran.err.contains(expected), "{}", ran.err);
     assert!(ran.err.contains("--lenient"), "{}", ran.err);
     let lenient = bed.palisade_as(&kubeconfig, &[FLOW.as_slice(), &["--lenient"]].concat());
     assert_eq!(lenient.code, 0, "{}", lenient.err);
-    assert!(lenient.err.contains(told), "{}", lenient.err);
+    assert!(lenient.err.contains(expected), "{}", lenient.err);
     assert_eq!(lenient.out, bed.palisade(&FLOW).out);
     let form = ["--lenient", "-o", "json"];
     let ran = bed.palisade_as(&kubeconfig, &[FLOW.as_slice(), &form].concat());
@@ -168,12 +168,12 @@ fn changed(bed: &Bed, name: &str, from: &str, to: &str) -> String {
 }
 
 #[track_caller]
-fn fails(bed: &Bed, more: &[&str], told: &[&str]) {
+fn fails(bed: &Bed, more: &[&str], expected: &[&str]) {
     let ran = bed.palisade(&[FLOW.as_slice(), more].concat());
     assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.err);
     assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
-    for told in told {
-        assert!(ran.err.contains(told), "{told}: {}", ran.err);
+    for expected in expected {
+        assert!(ran.err.contains(expected), "{expected}: {}", ran.err);
     }
 }
 
@@ -195,7 +195,7 @@ pub(crate) fn broken(bed: &Bed) {
         &["elsewhere", "kubectl config get-contexts"],
     );
     fails(bed, &["--cluster", "elsewhere"], &["elsewhere"]);
-    fails(bed, &["--user", "somebody"], &["somebody"]);
+    fails(bed, &["--user", "unknown"], &["unknown"]);
     fails(bed, &["--kubeconfig", "no-such-file"], &["no-such-file"]);
     let nonsense = bed.write("nonsense.kubeconfig", "a: [");
     fails(bed, &["--kubeconfig", &nonsense], &["kubeconfig"]);

@@ -47,7 +47,7 @@ fn endpoints(bed: &Bed) -> Vec<String> {
     endpoints
 }
 
-/// Answers without where rules stand, which differs.
+/// Answers without the places of rules, which differ.
 fn placeless(value: &mut Value) {
     if let Value::Object(map) = value {
         for key in ["file", "line", "column", "endLine", "endColumn"] {

@@ -1,4 +1,5 @@
-//! The invariants of the crates at the edges: API servers, files, terminals, namespaces and the testbed.
+//! The invariants of the crates at the edges: API servers, files, terminals, namespaces and the
+//! testbed.
 
 use std::path::Path;
 
@@ -207,7 +208,7 @@ fn nothing_but_events_is_written_to_a_server() {
         "DeleteParams",
     ];
     has_none(&files, &words);
-    // It can make something at one place, and that is asked for at one.
+    // It can make something at one place, and one place calls it.
     let count = |word: &str| -> Vec<(String, usize)> {
         let found = files.iter().map(|it| (it.0.clone(), it.1.matches(word)));
         let found = found.map(|(path, it)| (path, it.count()));
@@ -270,7 +271,7 @@ fn the_lab_opens_its_sockets_inside_its_namespaces() {
         let netlink = text.matches("Socket::new(NETLINK_").count();
         let is_own = path.ends_with("/wire/sockets.rs");
         assert!(opens == netlink || is_own, "{path} opens a socket");
-        // Whoever opens one for packets does so in a place, which is a namespace of the lab.
+        // Code that opens one for packets does so in a place, which is a namespace of the lab.
         for maker in [
             "RawSender::open(",
             "CaptureSocket::of_pod(",
@@ -340,7 +341,8 @@ fn the_testbed_is_for_tests_and_depends_on_none_of_ours() {
     for name in ours(testbed) {
         assert_eq!(name, "palisade-need", "it depends on {name}");
     }
-    // Others have it for their tests; the crate of whole clusters, which is not shipped, has it as such.
+    // Others have it for their tests; the crate of whole clusters, which is not shipped, has it as
+    // such.
     for (name, (package, _)) in &packages {
         for dependency in package["dependencies"].as_array().unwrap() {
             if dependency["name"] == "palisade-testbed" {
@@ -362,7 +364,7 @@ fn words_of_the_program_never_decide_that_something_is_not_tested() {
             "cannot make network namespaces",
             "not tested",
             "not tried",
-            "passed over: ",
+            "skipped: ",
             "with_ignored_flag",
             "#[ignore",
             "libtest_mimic::run",
@@ -394,7 +396,7 @@ fn only_four_files_have_unsafe_code() {
 
 #[test]
 fn no_test_builds_the_programs_of_the_testbed() {
-    // What builds or brings them, and the program that calls it.
+    // The code that builds or downloads them, and the program that calls it.
     let builders = [
         "crates/testbed/src/build.rs",
         "crates/testbed/src/upstream.rs",
@@ -436,7 +438,8 @@ fn what_the_testbed_starts_carries_its_mark() {
         .map(|(path, text)| (path, text.matches(".spawn()").count()))
         .filter(|it| it.1 > 0)
         .collect();
-    // A process that stays has the mark; `run` waits for the end of its own, and the guard ends with its owner.
+    // A process that stays has the mark; `run` waits for the end of its own, and the guard ends
+    // with its owner.
     assert_eq!(
         spawns,
         [
@@ -451,7 +454,7 @@ fn what_the_testbed_starts_carries_its_mark() {
     assert!(before.contains(".env(MARK, mark)"), "{before}");
     let run = item(&process, "pub(crate) fn run(");
     assert!(run.contains("child.try_wait()") && run.contains("child.kill()"));
-    // Files are made below the directory of a testbed, and by whoever builds its programs.
+    // Files are made below the directory of a testbed, and by the build of its programs.
     for (path, text) in &files {
         let makers = ["/home.rs", "/build.rs", "/upstream.rs"];
         let is_home = makers.iter().any(|it| path.ends_with(it));

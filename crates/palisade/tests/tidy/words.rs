@@ -69,9 +69,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
 const LATER: &[&str] = &[
     "crates/agent",
     "crates/campaigns",
-    "crates/lab/tests/enforce.rs",
     "crates/nft",
-    "crates/palisade",
     "docs/internals/testing.md",
 ];
 

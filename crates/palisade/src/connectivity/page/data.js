@@ -172,7 +172,7 @@ function choose(what) {
   if ([...peeked].join() !== before) drawUnits();
   paint();
   const counted = what && !what.to ? `; reaches ${countReached(what.from, true)}, reached by ${countReached(what.from, false)}` : "";
-  $("said").textContent = what ? `${what.title}${what.to ? " to " + what.toTitle : ""}${counted}` : "";
+  $("status").textContent = what ? `${what.title}${what.to ? " to " + what.toTitle : ""}${counted}` : "";
 }
 
 // The namespaces of which some kinds are selected, and not all.

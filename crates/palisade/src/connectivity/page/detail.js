@@ -57,7 +57,7 @@ function paintPair(box) {
 
 // A query names a network by one of its addresses.
 function typed(member) {
-  return data.asked[member] ?? data.members[member];
+  return data.addresses[member] ?? data.members[member];
 }
 
 function paintChosen(box) {

@@ -200,7 +200,7 @@ function useMatrix() {
     box.scrollTop = keep(i, cell, box.clientHeight - top, box.scrollTop);
     box.scrollLeft = keep(j, cell, box.clientWidth - left, box.scrollLeft);
     const [from, to] = unitsAt(matrix.at);
-    $("said").textContent = `${from.label} to ${to.label}: ${cellWords(i, j)}`;
+    $("status").textContent = `${from.label} to ${to.label}: ${cellWords(i, j)}`;
     paintMatrix();
   });
   for (const event of ["focus", "blur"]) box.addEventListener(event, paintMatrix);
