@@ -12,6 +12,8 @@
 mod edges;
 #[path = "tidy/invariants.rs"]
 mod invariants;
+#[path = "tidy/shape.rs"]
+mod shape;
 #[path = "tidy/words.rs"]
 mod words;
 
