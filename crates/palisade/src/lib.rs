@@ -23,7 +23,7 @@
 //! let explainer = Explainer::new(&evaluator, &manifests.objects, &sources, detail);
 //!
 //! let words = FlowWords::new(&["203.0.113.7", "shop/web", "tcp/80"])?;
-//! let query = words.query(None)?;
+//! let query = words.query(None, "default")?;
 //! let answer = evaluator.answer(&query)?;
 //! let explanation = explainer.explanation(NamedFlow::of_query(words, &query), &answer);
 //! assert!(explanation.text().contains("no policy applies to its ingress"));
