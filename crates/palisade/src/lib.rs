@@ -44,6 +44,7 @@ mod cmd;
 mod connectivity;
 mod diff_report;
 mod draw;
+mod edit;
 mod findings;
 mod flows;
 mod git;

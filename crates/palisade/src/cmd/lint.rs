@@ -14,13 +14,14 @@ use palisade_core::analysis::lint::lint;
 use palisade_core::text::{nearest, ticked};
 use rayon::prelude::*;
 
-use self::fix::{FixInput, Plan};
+use self::fix::Plan;
 use self::suppress::{Suppressed, suppress};
 use crate::Outcome;
 use crate::args::Cli;
 use crate::args::format::OutputFormat;
 use crate::args::lint::LintArgs;
 use crate::draw::clean;
+use crate::edit::input::EditInput;
 use crate::findings::{FindingLocator, LintCode, LocatedFinding, ids};
 use crate::live::{RelevantKinds, Scope};
 use crate::progress::Progress;
@@ -146,7 +147,7 @@ fn report(
     suppressed.retain(|it| filter.has(&it.finding));
     findings.sort_by(|a, b| order(a).cmp(&order(b)));
     suppressed.sort_by(|a, b| order(&a.finding).cmp(&order(&b.finding)));
-    let known = FixInput {
+    let known = EditInput {
         sources: &inputs.sources,
         n_files: inputs.sources.len() - inputs.n_live,
         options: Options {

@@ -3,12 +3,9 @@
 //! This file plans a fix, as edits of a text and as a change of the model. `prove.rs` reads the
 //! edited text and compares the models. Only proven fixes are written.
 
-mod edit;
 mod fixable;
 mod prove;
 mod rewrite;
-mod unified;
-mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,11 +14,12 @@ use palisade_api::{Kind, Located, Object, PathStep, Source, SourceId, Span};
 use palisade_core::analysis::lint::{Finding, FindingTarget};
 use palisade_core::program::RulePlace;
 
-use self::edit::{TextEdit, emptied, renamed, without_entry, without_item};
 use self::fixable::{Removal, Rewrite};
-pub(super) use self::prove::FixInput;
 use self::prove::{ModelChange, prove};
 use self::rewrite::{masked, related};
+use crate::edit::input::EditInput;
+use crate::edit::remove::{emptied, renamed, without_entry, without_item};
+use crate::edit::{TextEdit, edited, unified, write};
 use crate::findings::{FindingLocator, LintCode, LocatedFinding, peers_of};
 use crate::sarif::Edit;
 use crate::view::Placer;
@@ -82,7 +80,7 @@ type Items = BTreeMap<usize, (Vec<u32>, Vec<usize>)>;
 /// Plans fixes of findings and proves them.
 pub(super) fn plan(
     locator: &FindingLocator<'_>,
-    known: &FixInput<'_>,
+    known: &EditInput<'_>,
     findings: &[LocatedFinding],
 ) -> Plan {
     let planner = Planner {
@@ -112,7 +110,7 @@ pub(super) fn plan(
     }
     for (source, mut cuts) in files {
         cuts.sort_by_key(|cut| cut.range.start);
-        let text = prove::edited(known.text(source), &cuts);
+        let text = edited(known.text(source), &cuts);
         plan.files.push(NewFile { source, cuts, text });
     }
     plan.refused.sort();
@@ -121,7 +119,7 @@ pub(super) fn plan(
 
 /// Returns the proven fixes: all of them if they can be proven together, otherwise those that can
 /// be proven one after the other.
-fn proven(known: &FixInput<'_>, fixes: Vec<Fix>, refused: &mut Vec<(usize, String)>) -> Vec<Fix> {
+fn proven(known: &EditInput<'_>, fixes: Vec<Fix>, refused: &mut Vec<(usize, String)>) -> Vec<Fix> {
     if fixes.is_empty() || prove(known, &fixes).is_ok() {
         return fixes;
     }
@@ -168,7 +166,7 @@ fn non_overlapping(mut fixes: Vec<Fix>) -> Vec<Fix> {
 
 struct Planner<'p, 't, 'k> {
     locator: &'p FindingLocator<'t>,
-    known: &'p FixInput<'k>,
+    known: &'p EditInput<'k>,
     findings: &'p [LocatedFinding],
 }
 

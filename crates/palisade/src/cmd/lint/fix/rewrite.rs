@@ -3,7 +3,8 @@
 use palisade_api::Span;
 use palisade_core::net::CidrText;
 
-use super::edit::{TextEdit, renamed};
+use crate::edit::TextEdit;
+use crate::edit::remove::renamed;
 
 /// Clears the host bits of a block of addresses.
 pub(super) fn masked(text: &str, span: Span) -> Option<Vec<TextEdit>> {

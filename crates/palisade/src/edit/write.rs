@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 
 /// Writes a new text to a file that still has the old one. A symbolic link keeps its target; owner
 /// and permissions stay.
-pub(super) fn replace(path: &Path, old: &str, new: &str) -> anyhow::Result<()> {
+pub(crate) fn replace(path: &Path, old: &str, new: &str) -> anyhow::Result<()> {
     let name = path.display();
     let path = path
         .canonicalize()

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::edit::TextEdit;
+use super::TextEdit;
 
 /// How many lines are shown around a change.
 const CONTEXT: usize = 3;
@@ -16,7 +16,7 @@ struct LineChange {
 }
 
 /// Formats edits of a file as a unified diff. They must be in order and must not overlap.
-pub(super) fn unified(file: &str, text: &str, cuts: &[TextEdit]) -> String {
+pub(crate) fn unified(file: &str, text: &str, cuts: &[TextEdit]) -> String {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let changes = changes(text, &lines, cuts);
     let mut out = format!("--- {file}\n+++ {file}\n");

@@ -6,16 +6,11 @@ use std::ops::Range;
 
 use palisade_api::{Layout, Located, Span};
 
-/// A range of a text, and its replacement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TextEdit {
-    pub(crate) range: Range<usize>,
-    pub(crate) insert: String,
-}
+use super::TextEdit;
 
 /// Removes an item of a list of several: in block style with its dash, its lines and the comments
 /// directly above, in brackets with one comma.
-pub(super) fn without_item(text: &str, item: Located) -> Option<TextEdit> {
+pub(crate) fn without_item(text: &str, item: Located) -> Option<TextEdit> {
     if item.layout == Layout::Other {
         return None;
     }
@@ -28,7 +23,7 @@ pub(super) fn without_item(text: &str, item: Located) -> Option<TextEdit> {
 }
 
 /// Removes an entry of a mapping.
-pub(super) fn without_entry(text: &str, entry: Located) -> Option<TextEdit> {
+pub(crate) fn without_entry(text: &str, entry: Located) -> Option<TextEdit> {
     let key = quoted(text, entry.key?);
     if entry.layout == Layout::Other {
         return None;
@@ -42,7 +37,7 @@ pub(super) fn without_entry(text: &str, entry: Located) -> Option<TextEdit> {
 }
 
 /// Empties a list.
-pub(super) fn emptied(text: &str, list: Located) -> Option<TextEdit> {
+pub(crate) fn emptied(text: &str, list: Located) -> Option<TextEdit> {
     if list.layout == Layout::Other {
         return None;
     }
@@ -70,7 +65,7 @@ pub(super) fn emptied(text: &str, list: Located) -> Option<TextEdit> {
 }
 
 /// Replaces a word and keeps its quotes.
-pub(super) fn renamed(text: &str, key: Span, name: &str) -> Option<TextEdit> {
+pub(crate) fn renamed(text: &str, key: Span, name: &str) -> Option<TextEdit> {
     let range = key.range();
     let written = text.get(range.clone())?;
     let quote = written.chars().next().filter(|it| matches!(it, '"' | '\''));
