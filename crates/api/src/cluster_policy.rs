@@ -31,7 +31,7 @@ pub struct ClusterPolicy<'a> {
     /// The rules for traffic from them, in order.
     pub egress: Vec<ClusterRule<'a>>,
     /// Whether it has the shape of a release before v0.1.3.
-    pub(crate) early_shape: bool,
+    pub early_shape: bool,
 }
 
 /// The pods that a cluster-wide policy selects, never host-network pods.

@@ -6,10 +6,10 @@
 //! * [`connect`]: connectivity of the whole cluster, and the difference between two clusters;
 //! * [`affect`]: which policies select a pod, and which of them are overridden;
 //! * [`lint`]: valid policies with a likely mistake;
-//! * [`nearest`]: the rule that nearly matched; [`remedy`]: the change that allows a flow.
+//! * [`nearest`]: the rule that nearly matched; [`proposals`]: changes that could allow a flow.
 
 pub mod affect;
 pub mod connect;
 pub mod lint;
 pub mod nearest;
-pub mod remedy;
+pub mod proposals;

@@ -181,20 +181,6 @@ pub fn apply(cluster: &mut Cluster<'_>, budget: Budget) -> Vec<OverBudget> {
     all
 }
 
-/// Returns whether the policies that fit before a change of the cluster still fit after it.
-pub(crate) fn still_fits(cluster: &Cluster<'_>) -> bool {
-    let mut of_namespaces: BTreeMap<NamespaceId, u64> = BTreeMap::new();
-    for policy in &cluster.policies {
-        // A policy that was over the budget stays so, whatever the change frees.
-        if let Some(namespace) = policy.namespace.filter(|_| !policy.is_over_budget) {
-            let sum = of_namespaces.entry(namespace).or_default();
-            *sum = sum.saturating_add(entries(policy));
-        }
-    }
-    let mut sums = of_namespaces.into_values();
-    sums.all(|sum| sum <= cluster.budget.entries())
-}
-
 /// Removes the effects of all rules; the policy isolates as before.
 fn remove_effects(policy: &mut Policy<'_>) {
     policy.is_over_budget = true;

@@ -80,7 +80,7 @@ pub enum PolicyApi {
     /// NetworkPolicy of 2016.
     NetworkPolicy2016,
     /// The annotation of 2016 that isolates a namespace (D69). It is no object, so no finding and
-    /// no remedy changes it.
+    /// no proposal changes it.
     IsolationAnnotation,
     /// ClusterNetworkPolicy of 2021.
     EarlyCluster,

@@ -188,6 +188,7 @@ Examples:
   palisade explain -f cluster/ 203.0.113.7 shop/web tcp/443 via node/worker-1
   palisade explain -f cluster/ shop/web 198.51.100.4 tcp/443 --dns learned.txt
   palisade explain -f cluster/ --flows flows.txt -o jsonl           # one flow a line: SRC DST PORT
+  palisade explain -f cluster/ shop/web shop/db tcp/5432 --fix --dry-run   # what would allow it
 
 Exit codes: 0 every flow is allowed, 1 a flow is denied, mixed, or depends on an unknown address, 2
 could not answer.")]
@@ -214,6 +215,14 @@ pub(crate) struct ExplainArgs {
     /// Exit with 0 also if a flow is denied
     #[arg(long)]
     pub(crate) exit_zero: bool,
+
+    /// Change the files of -f with the first proposal, which allows the flow
+    #[arg(long, conflicts_with_all = ["flows", "exit_zero"])]
+    pub(crate) fix: bool,
+
+    /// With --fix: print the change as a diff, and change nothing
+    #[arg(long, requires = "fix")]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Args, Debug)]

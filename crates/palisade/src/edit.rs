@@ -2,6 +2,7 @@
 //! kept.
 
 pub(crate) mod input;
+pub(crate) mod insert;
 pub(crate) mod remove;
 pub(crate) mod unified;
 pub(crate) mod write;

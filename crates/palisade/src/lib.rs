@@ -34,6 +34,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod proposals;
 pub mod report;
 pub mod view;
 
@@ -49,6 +50,7 @@ mod findings;
 mod flows;
 mod git;
 mod live;
+mod manifest_text;
 mod progress;
 mod sarif;
 mod signals;

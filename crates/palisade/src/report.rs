@@ -4,6 +4,7 @@ pub mod affecting;
 pub mod explain;
 pub mod flow;
 pub(crate) mod lab;
+pub mod proposal;
 
 use palisade_core::policy::Verdict;
 

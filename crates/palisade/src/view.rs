@@ -9,6 +9,7 @@ pub(crate) mod handover;
 pub(crate) mod json;
 pub(crate) mod lab;
 pub(crate) mod lint;
+mod proposal;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,8 +1,11 @@
 //! `palisade explain`: is a flow allowed, which rule decides, and what would allow it?
 
+mod fix;
+
 use std::io::Write;
 
 use anyhow::bail;
+use palisade_api::Options;
 use palisade_core::answer::{FlowEvaluator, FlowVerdict, join};
 use palisade_core::compile::compile_policies;
 use palisade_core::model::{Cluster, PolicyId};
@@ -13,11 +16,14 @@ use rayon::prelude::*;
 use crate::Outcome;
 use crate::args::format::OutputFormat;
 use crate::args::{Cli, ExplainArgs};
+use crate::edit::input::EditInput;
 use crate::flows::{self, FlowLine, ParsedFlow};
 use crate::live::{Scope, UnreadKind, named};
 use crate::progress::Progress;
+use crate::proposals::Proposer;
 use crate::report::explain::{Detail, DryRun, Explainer, Explanation, ports_text};
 use crate::report::flow::NamedFlow;
+use crate::source::Inputs;
 use crate::view::explanation::{ExplanationSetView, ExplanationView};
 use crate::view::{DocumentFormat, json, write_limited};
 
@@ -38,34 +44,70 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let program = crate::cluster::compiled(cli, &lowered.cluster);
     let evaluator = FlowEvaluator::new(&lowered.cluster, &program);
     let audited = audited_programs(&lowered.cluster);
-    let dry_runs: Vec<DryRunProgram<'_>> = audited
-        .iter()
-        .map(|(policy, program)| DryRunProgram {
-            policy: *policy,
-            evaluator: FlowEvaluator::new(&lowered.cluster, program),
-        })
-        .collect();
+    let dry_runs = audited.iter().map(|(policy, program)| DryRunProgram {
+        policy: *policy,
+        evaluator: FlowEvaluator::new(&lowered.cluster, program),
+    });
     let full_trail = cli.verbose || args.output == OutputFormat::Wide;
-    // Near misses and remedies take time for each flow: they are for a single flow, or for -v.
+    // Near misses and proposals take time for each flow: they are for a single flow, or for -v.
     let why_not = args.flows.is_none() || full_trail;
-    let (objects, sources) = (&manifests.objects, &inputs.sources);
     let detail = Detail {
         full_trail,
         why_not,
         for_text: args.output.is_text(),
     };
-    let explainer = Explainer::new(&evaluator, objects, sources, detail);
-    let style = Style {
-        output: args.output,
-        bulk: args.flows.is_some(),
+    let learned = crate::cluster::learned(&args.cluster)?;
+    let known = EditInput {
+        sources: &inputs.sources,
+        n_files: inputs.sources.len() - inputs.n_live,
+        options: Options {
+            as_pruned: input.as_pruned,
+        },
+        learned: &learned,
+        budget: args.cluster.budget(),
+        objects: &manifests.objects,
+        problems: manifests.problems.iter().chain(&lowered.problems).collect(),
+        cluster: &lowered.cluster,
     };
+    let proposer = Proposer {
+        known: &known,
+        program: &program,
+        roots: &input.filename,
+    };
+    let answerer = Answerer {
+        explainer: Explainer::new(&evaluator, &manifests.objects, &inputs.sources, detail),
+        dry_runs: dry_runs.collect(),
+        proposer: why_not.then_some(proposer),
+        style: Style {
+            output: args.output,
+            bulk: args.flows.is_some(),
+        },
+    };
+    if args.fix {
+        return fix::run(&answerer, &proposer, lines, args.dry_run, cli);
+    }
+    let worst = print_all(&answerer, lines, &inputs, cli)?;
+    if args.exit_zero && worst == Outcome::Findings {
+        return Ok(Outcome::Clean);
+    }
+    Ok(worst)
+}
+
+/// Answers the queries, prints the answers, and returns the worst outcome.
+fn print_all(
+    answerer: &Answerer<'_>,
+    lines: Vec<FlowLine>,
+    inputs: &Inputs,
+    cli: &Cli,
+) -> anyhow::Result<Outcome> {
+    let style = answerer.style;
     let mut printer = Printer {
         style,
-        out: std::io::BufWriter::with_capacity(1 << 16, stream(args.output)),
+        out: std::io::BufWriter::with_capacity(1 << 16, stream(style.output)),
         set: Vec::new(),
         missing: inputs.missing.clone(),
     };
-    let wanted = !cli.quiet && args.flows.is_some();
+    let wanted = !cli.quiet && style.bulk;
     let progress = Progress::counting("answering", lines.len(), wanted);
     let mut worst = Outcome::Clean;
     let mut lines = lines.into_iter().peekable();
@@ -75,7 +117,7 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         let batch: Vec<FlowLine> = lines.by_ref().take(BATCH).collect();
         let answered: Vec<anyhow::Result<Printed<'_>>> = batch
             .into_par_iter()
-            .map(|line| answer(&explainer, &dry_runs, style, line))
+            .map(|line| answerer.answer(line))
             .collect();
         for answered in answered {
             let (printed, outcome) = answered?;
@@ -88,9 +130,6 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     }
     progress.finish();
     printer.finish()?;
-    if args.exit_zero && worst == Outcome::Findings {
-        return Ok(Outcome::Clean);
-    }
     Ok(worst)
 }
 
@@ -149,29 +188,38 @@ enum PrintedAnswer<'t> {
 /// Parts to print, and their outcome.
 type Printed<'t> = (Vec<PrintedAnswer<'t>>, Outcome);
 
-fn answer<'t>(
-    explainer: &Explainer<'t>,
-    dry_runs: &[DryRunProgram<'_>],
+/// Answers queries.
+struct Answerer<'t> {
+    explainer: Explainer<'t>,
+    dry_runs: Vec<DryRunProgram<'t>>,
+    /// Proposes changes for denied flows, if they are requested.
+    proposer: Option<Proposer<'t>>,
     style: Style,
-    line: FlowLine,
-) -> anyhow::Result<Printed<'t>> {
-    let ParsedFlow { query, flow, place } = match line {
-        FlowLine::Query(parsed) => *parsed,
-        FlowLine::Invalid(flow, error) => return style.unanswered(flow, error),
-    };
-    if query.port == PortQuery::Any {
-        return any_port(explainer, style, flow, (&query, place));
+}
+
+impl<'t> Answerer<'t> {
+    fn answer(&self, line: FlowLine) -> anyhow::Result<Printed<'t>> {
+        let style = self.style;
+        let ParsedFlow { query, flow, place } = match line {
+            FlowLine::Query(parsed) => *parsed,
+            FlowLine::Invalid(flow, error) => return style.unanswered(flow, error),
+        };
+        if query.port == PortQuery::Any {
+            return any_port(&self.explainer, style, flow, (&query, place));
+        }
+        let answer = match self.explainer.evaluator().answer(&query) {
+            Ok(answer) => answer,
+            Err(error) => return style.unanswered(flow, ParsedFlow::error(place, &error)),
+        };
+        let proposals = self.proposer.map(|it| it.proposals(&query, &answer));
+        let explanation = Explanation {
+            dry_run: dry_run(&self.dry_runs, &query),
+            proposals: proposals.map(|it| it.report()).unwrap_or_default(),
+            ..self.explainer.explanation(flow, &answer)
+        };
+        let outcome = of(answer.outcome.verdict);
+        Ok((vec![style.printed(explanation)?], outcome))
     }
-    let answer = match explainer.evaluator().answer(&query) {
-        Ok(answer) => answer,
-        Err(error) => return style.unanswered(flow, ParsedFlow::error(place, &error)),
-    };
-    let explanation = Explanation {
-        dry_run: dry_run(dry_runs, &query),
-        ..explainer.explanation(flow, &answer)
-    };
-    let outcome = of(answer.outcome.verdict);
-    Ok((vec![style.printed(explanation)?], outcome))
 }
 
 /// Answers a query without a port: one answer for each set of ports.

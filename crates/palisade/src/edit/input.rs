@@ -10,17 +10,24 @@ use palisade_core::model::Cluster;
 use super::{TextEdit, edited};
 
 /// The input before any edit.
-pub(crate) struct EditInput<'k> {
-    pub(crate) sources: &'k [Source],
+#[derive(Debug)]
+pub struct EditInput<'k> {
+    /// The files, then what was read from the cluster.
+    pub sources: &'k [Source],
     /// The number of files among the sources; the others are the cluster's.
-    pub(crate) n_files: usize,
-    pub(crate) options: Options,
-    pub(crate) learned: &'k [(String, IpAddr)],
+    pub n_files: usize,
+    /// How they were read.
+    pub options: Options,
+    /// The addresses that names have resolved to.
+    pub learned: &'k [(String, IpAddr)],
     /// The budget for the NetworkPolicies of each namespace.
-    pub(crate) budget: Budget,
-    pub(crate) objects: &'k [Object<'k>],
-    pub(crate) problems: Vec<&'k Problem>,
-    pub(crate) cluster: &'k Cluster<'k>,
+    pub budget: Budget,
+    /// The objects of the sources.
+    pub objects: &'k [Object<'k>],
+    /// The problems of the objects, and of their combination.
+    pub problems: Vec<&'k Problem>,
+    /// The model.
+    pub cluster: &'k Cluster<'k>,
 }
 
 impl EditInput<'_> {

@@ -62,6 +62,15 @@ pub(crate) fn unified(file: &str, text: &str, cuts: &[TextEdit]) -> String {
     out
 }
 
+/// Formats a new file as a unified diff.
+pub(crate) fn of_new_file(file: &str, text: &str) -> String {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let n_lines = lines.len();
+    let mut out = format!("--- /dev/null\n+++ {file}\n@@ -0,0 +1,{n_lines} @@\n");
+    print(&mut out, '+', Some(&lines));
+    out
+}
+
 fn print(out: &mut String, sign: char, lines: Option<&[&str]>) {
     for line in lines.unwrap_or_default() {
         out.push(sign);
@@ -86,7 +95,9 @@ fn changes(text: &str, lines: &[&str], cuts: &[TextEdit]) -> Vec<LineChange> {
         let last = line_of(cut.range.end);
         // An edit of whole lines ends at the start of a line that it leaves alone.
         let is_whole = start_of(last) == cut.range.end && start_of(from) == cut.range.start;
-        let to = if is_whole && last > from {
+        // Inserted lines replace no line.
+        let inserts_lines = cut.range.is_empty() && cut.insert.ends_with('\n');
+        let to = if is_whole && (last > from || inserts_lines) {
             last
         } else {
             last + 1
@@ -155,6 +166,16 @@ mod tests {
  line18
 ";
         assert_eq!(unified("a.yaml", &text, &cuts), expected);
+    }
+
+    #[test]
+    fn inserted_lines_replace_no_line() {
+        let expected = "--- a\n+++ a\n@@ -1,2 +1,3 @@\n x\n+new\n y\n";
+        assert_eq!(unified("a", "x\ny\n", &[cut(2..2, "new\n")]), expected);
+        let expected = "--- a\n+++ a\n@@ -1,2 +1,3 @@\n x\n y\n+new\n";
+        assert_eq!(unified("a", "x\ny\n", &[cut(4..4, "new\n")]), expected);
+        let expected = "--- /dev/null\n+++ b\n@@ -0,0 +1,2 @@\n+x\n+y\n";
+        assert_eq!(of_new_file("b", "x\ny\n"), expected);
     }
 
     #[test]

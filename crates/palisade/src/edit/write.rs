@@ -25,6 +25,15 @@ pub(crate) fn replace(path: &Path, old: &str, new: &str) -> anyhow::Result<()> {
     written.with_context(|| format!("cannot write {name}"))
 }
 
+/// Creates a file that does not exist yet.
+pub(crate) fn create(path: &Path, text: &str) -> anyhow::Result<()> {
+    let name = path.display();
+    let file = OpenOptions::new().write(true).create_new(true).open(path);
+    let mut file = file.with_context(|| format!("cannot create {name}"))?;
+    let written = file.write_all(text.as_bytes());
+    written.with_context(|| format!("cannot write {name}"))
+}
+
 /// Returns a name in the same directory: a rename is atomic only within a file system.
 fn temporary(path: &Path) -> Option<PathBuf> {
     let mut name = std::ffi::OsString::from(".");

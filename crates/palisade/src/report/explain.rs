@@ -1,7 +1,7 @@
 //! Explanations: the verdict of a flow, what decides it, and what would change it.
 
 mod builder;
-mod remedy;
+mod miss;
 mod text;
 
 use palisade_core::answer::{DirectionAnswer, FlowVerdict, Note, Reason};
@@ -10,6 +10,7 @@ use palisade_core::explain::StepOutcome;
 use palisade_core::policy::Direction;
 
 use super::flow::NamedFlow;
+use super::proposal::Proposals;
 
 pub use self::builder::{Detail, Explainer};
 pub use self::text::ports_text;
@@ -29,8 +30,10 @@ pub struct Explanation<'t> {
     pub egress: Option<DirectionReport<'t>>,
     /// The result at the destination.
     pub ingress: Option<DirectionReport<'t>>,
-    /// The remedies, each in lines.
-    pub changes: Vec<Vec<String>>,
+    /// The changes that would allow the flow, if they were requested.
+    pub proposals: Proposals,
+    /// Whether the text lists the other flows that the proposals change.
+    pub with_reach: bool,
     /// The verdicts of audited policies.
     pub dry_run: Vec<DryRun>,
     /// Remarks that change no verdict, sorted.
@@ -186,7 +189,8 @@ impl<'t> Explanation<'t> {
             error: Some(error),
             egress: None,
             ingress: None,
-            changes: Vec::new(),
+            proposals: Proposals::default(),
+            with_reach: false,
             dry_run: Vec::new(),
             notes: Vec::new(),
             n_backends: 0,

@@ -5,6 +5,7 @@ use palisade_core::decide::{Absence, Cause, Exemption};
 use serde::Serialize;
 
 use super::flow::FlowView;
+use super::proposal::{ProposalView, changes};
 use super::{API_VERSION, direction_name};
 use crate::report::explain::{
     DirectionReport, DryRun, Evaluation, Explanation, MissReport, RuleReport, StepReport,
@@ -24,9 +25,15 @@ pub struct ExplanationView<'t> {
     egress: Option<SideView<'t>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ingress: Option<SideView<'t>>,
-    /// The remedies.
+    /// The edits of the first proposal, as text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     changes: Vec<String>,
+    /// The changes that would allow the flow, best first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    proposals: Vec<ProposalView>,
+    /// Why no NetworkPolicy can allow the flow, and who can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    must_act: Option<String>,
     /// The verdicts of audited policies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     dry_run: Vec<DryRunView>,
@@ -49,7 +56,8 @@ impl<'t> From<Explanation<'t>> for ExplanationView<'t> {
             error,
             egress,
             ingress,
-            changes,
+            proposals,
+            with_reach: _,
             dry_run,
             notes,
             n_backends,
@@ -63,7 +71,9 @@ impl<'t> From<Explanation<'t>> for ExplanationView<'t> {
             error,
             egress: egress.map(SideView::new),
             ingress: ingress.map(SideView::new),
-            changes: changes.iter().map(|lines| lines.join("\n")).collect(),
+            changes: changes(&proposals),
+            proposals: proposals.list.into_iter().map(ProposalView::new).collect(),
+            must_act: proposals.must_act,
             dry_run: dry_run.into_iter().map(DryRunView::new).collect(),
             notes: notes.into_iter().map(NoteView::new).collect(),
             backends: Some(n_backends).filter(|it| *it > 1),

@@ -6,7 +6,6 @@ use std::sync::OnceLock;
 use palisade_api::{Lines, Object, Source};
 use palisade_core::EndName;
 use palisade_core::analysis::nearest::{NearMiss, nearest};
-use palisade_core::analysis::remedy::{Denial, remedies};
 use palisade_core::answer::{
     Answer, DirectionAnswer, FlowAnswer, FlowEvaluator, Note, Outcome, PortAnswer, join,
 };
@@ -16,19 +15,20 @@ use palisade_core::model::{Policy, PolicyId};
 use palisade_core::policy::{Direction, Verdict};
 use palisade_core::program::RulePlace;
 
-use super::remedy;
+use super::miss;
 use super::{
     DirectionReport, EvaluatedEnds, Evaluation, Explanation, Failure, MissReport, PolicyReport,
     Position, RuleName, RuleReport, StepReport,
 };
 use crate::report::flow::NamedFlow;
+use crate::report::proposal::Proposals;
 
 /// How much an explanation has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
     /// Whether it has all rules of the policies, also those that do not match.
     pub full_trail: bool,
-    /// Whether it has near misses and remedies for denied flows.
+    /// Whether it has near misses of denied flows.
     pub why_not: bool,
     /// Whether it has what only the text shows.
     pub for_text: bool,
@@ -78,7 +78,7 @@ impl<'t> Explainer<'t> {
         self.evaluator
     }
 
-    /// Returns an explainer without near misses and remedies: a set of ports has none of its own.
+    /// Returns an explainer without near misses: a set of ports has none of its own.
     fn plainly(&self) -> Explainer<'t> {
         let detail = Detail {
             why_not: false,
@@ -193,25 +193,14 @@ impl<'t> Explainer<'t> {
         outcome: &Outcome,
         single: Option<&FlowAnswer>,
     ) -> Explanation<'t> {
-        let mut denials = Vec::new();
-        let mut direction = |direction| {
+        let direction = |direction| {
             let answer = outcome.direction(direction);
             let miss = single.and_then(|single| self.miss(single, direction, answer.cause?));
             let evaluation = single.map(|it| self.evaluation(it, direction, answer, miss.as_ref()));
-            if let (Some(cause), true) = (answer.cause, self.detail.why_not)
-                && cause.verdict() == Verdict::Deny
-            {
-                denials.push(Denial {
-                    direction,
-                    cause,
-                    miss,
-                });
-            }
             self.direction(answer, direction, evaluation)
         };
         let egress = direction(Direction::Egress);
         let ingress = direction(Direction::Ingress);
-        let changes = single.map(|single| self.changes(single, &denials));
         Explanation {
             flow,
             head: None,
@@ -219,22 +208,13 @@ impl<'t> Explainer<'t> {
             error: None,
             egress: Some(egress),
             ingress: Some(ingress),
-            changes: changes.unwrap_or_default(),
+            proposals: Proposals::default(),
+            with_reach: self.detail.full_trail,
             dry_run: Vec::new(),
             notes: Vec::new(),
             n_backends: 0,
             answers: Vec::new(),
         }
-    }
-
-    /// Returns the remedies of a denied flow, each in lines.
-    fn changes(&self, single: &FlowAnswer, denials: &[Denial<'t>]) -> Vec<Vec<String>> {
-        let (cluster, program) = (self.evaluator.cluster, self.evaluator.program);
-        let found = remedies(cluster, program, single, denials);
-        let found = found.iter();
-        found
-            .map(|it| remedy::change(cluster, single, it))
-            .collect()
     }
 
     /// Returns the rule that came nearest to allowing a denied flow.
@@ -353,7 +333,7 @@ impl<'t> Explainer<'t> {
         let cluster = self.evaluator.cluster;
         MissReport {
             rule: cluster.rule_name(miss.rule),
-            message: remedy::miss(cluster, single, direction, miss),
+            message: miss::sentence(cluster, single, direction, miss),
             position: self.rule_position(miss.rule),
         }
     }

@@ -53,6 +53,7 @@ impl Explanation<'_> {
         for note in &self.notes {
             writeln!(text, "  {} {}", painted(BOLD, "note:"), note.message()).unwrap_or_default();
         }
+        text += &self.proposals.text(self.with_reach);
         text
     }
 
@@ -111,26 +112,11 @@ impl Explanation<'_> {
                 writeln!(text, "{indent}{line}").unwrap_or_default();
             }
         }
-        text += &self.change_lines();
         text
     }
 
     fn head(&self) -> &NamedFlow {
         self.head.as_ref().unwrap_or(&self.flow)
-    }
-
-    fn change_lines(&self) -> String {
-        let mut text = String::new();
-        for (index, lines) in self.changes.iter().enumerate() {
-            let head = if index == 0 { "to allow it:" } else { "and:" };
-            let mut lines = lines.iter();
-            let first = lines.next().map_or("", String::as_str);
-            writeln!(text, "  {} {first}", painted(BOLD, head)).unwrap_or_default();
-            for line in lines {
-                writeln!(text, "      {line}").unwrap_or_default();
-            }
-        }
-        text
     }
 }
 

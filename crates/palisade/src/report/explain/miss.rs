@@ -1,13 +1,12 @@
-//! Sentences for near misses and for remedies.
+//! Sentences for near misses.
 
 use palisade_core::EndName;
 use palisade_core::analysis::nearest::{Condition, NearMiss};
-use palisade_core::analysis::remedy::{Remedy, distinguishing_labels};
 use palisade_core::answer::{FlowAnswer, Transport};
 use palisade_core::decide::Identity;
 use palisade_core::labels::{Operator, Requirement};
-use palisade_core::model::{Cluster, Labels, NamespaceSet, PortMatch};
-use palisade_core::policy::{Action, Direction, PolicyApi};
+use palisade_core::model::{Cluster, NamespaceSet, PortMatch};
+use palisade_core::policy::{Action, Direction};
 
 use crate::draw::clean;
 
@@ -36,7 +35,7 @@ impl<'t> Other<'t> {
 }
 
 /// Describes a near miss: `netpol/shop/db#ingress[0] would allow app=api; shop/web has app=web`.
-pub(super) fn miss(
+pub(super) fn sentence(
     cluster: &Cluster<'_>,
     single: &FlowAnswer,
     direction: Direction,
@@ -197,143 +196,4 @@ fn carried(carried: Transport) -> String {
         Transport::Icmp6(_) => "icmpv6".to_owned(),
         Transport::Ip(number) => format!("ip/{number}"),
     }
-}
-
-/// Describes a remedy, in lines.
-pub(super) fn change(
-    cluster: &Cluster<'_>,
-    single: &FlowAnswer,
-    remedy: &Remedy<'_>,
-) -> Vec<String> {
-    let labels = |labels: &[(&str, Option<&str>)]| {
-        let one = |(key, value): &(&str, Option<&str>)| match value {
-            Some(value) => format!("{key}={value}"),
-            None => format!("{key}-"),
-        };
-        let labels: Vec<String> = labels.iter().map(one).collect();
-        labels.join(" ")
-    };
-    let lines = match remedy {
-        Remedy::LabelPod(pod, changes) => {
-            let name = cluster.pod_name(*pod);
-            vec![format!("label {name} with {}", labels(changes))]
-        }
-        Remedy::LabelNamespace(id, changes) => {
-            let name = cluster.namespace_name(*id);
-            vec![format!(
-                "label the namespace {name} with {}",
-                labels(changes)
-            )]
-        }
-        Remedy::AddPort(rule) => {
-            let port = carried(single.transport);
-            vec![format!("add {port} to {}", cluster.rule_name(*rule))]
-        }
-        Remedy::AddRule(policy, direction) => {
-            let name = cluster.policy_name(*policy);
-            let mut lines = vec![format!("add this {direction} rule to {name}:")];
-            let own = cluster.policies.get(policy.0 as usize);
-            let api = own.map(|it| it.api);
-            lines.extend(rule_lines(cluster, single, *direction, api, None));
-            lines
-        }
-        Remedy::AcceptBefore(rule) => {
-            let own = cluster.policies.get(rule.policy.0 as usize);
-            let id = cluster.rule_name(*rule);
-            let mut lines = vec![format!("insert this rule before {id}:")];
-            let api = own.map(|it| it.api);
-            let action = match api {
-                Some(PolicyApi::Cluster) => "Accept",
-                _ => "Allow",
-            };
-            let direction = rule.direction;
-            lines.extend(rule_lines(cluster, single, direction, api, Some(action)));
-            lines
-        }
-    };
-    lines.iter().map(|line| clean(line)).collect()
-}
-
-/// Formats a rule for the peer and the port of a flow, in the policy's API version.
-fn rule_lines(
-    cluster: &Cluster<'_>,
-    single: &FlowAnswer,
-    direction: Direction,
-    api: Option<PolicyApi>,
-    action: Option<&str>,
-) -> Vec<String> {
-    let (other, address) = match direction {
-        Direction::Ingress => (single.flow.source.identity, single.source_address),
-        Direction::Egress => (single.flow.destination.identity, single.destination_address),
-    };
-    let is_2021 = matches!(api, Some(PolicyApi::EarlyCluster | PolicyApi::Default));
-    let is_cluster_wide = matches!(
-        api,
-        Some(PolicyApi::Cluster | PolicyApi::Admin | PolicyApi::BaselineAdmin)
-    );
-    let block = address.map(|address| {
-        let length = if address.is_ipv4() { 32 } else { 128 };
-        if is_cluster_wide {
-            format!("networks: [{address}/{length}]")
-        } else {
-            format!("ipBlock: {{cidr: {address}/{length}}}")
-        }
-    });
-    let peer = match other {
-        Identity::Pod(pod) => cluster.pods.get(pod.0 as usize).map(|pod| {
-            let name = cluster.namespace_name(pod.namespace);
-            let namespace = format!("{{matchLabels: {{kubernetes.io/metadata.name: {name}}}}}");
-            let pods = selector(&pod.labels);
-            if is_2021 {
-                format!("namespaces: {{selector: {namespace}}}, podSelector: {pods}")
-            } else if is_cluster_wide {
-                format!("pods: {{namespaceSelector: {namespace}, podSelector: {pods}}}")
-            } else if api == Some(PolicyApi::NetworkPolicy2016) {
-                format!("namespaces: {namespace}")
-            } else {
-                format!("namespaceSelector: {namespace}, podSelector: {pods}")
-            }
-        }),
-        Identity::Node(_) | Identity::External => block,
-    };
-    let peers_key = match (api, direction) {
-        (Some(PolicyApi::Default), Direction::Ingress) => "onlyFrom",
-        (Some(PolicyApi::Default), Direction::Egress) => "onlyTo",
-        (_, Direction::Ingress) => "from",
-        (_, Direction::Egress) => "to",
-    };
-    let mut keys = Vec::new();
-    keys.extend(action.map(|action| format!("action: {action}")));
-    keys.extend(peer.map(|peer| format!("{peers_key}: [{{{peer}}}]")));
-    if let Transport::Port(protocol, port) = single.transport {
-        let name = protocol.name();
-        keys.push(match api {
-            Some(PolicyApi::Cluster) => {
-                let lower = name.to_ascii_lowercase();
-                format!("protocols: [{{{lower}: {{destinationPort: {{number: {port}}}}}}}]")
-            }
-            Some(PolicyApi::Admin | PolicyApi::BaselineAdmin) => {
-                format!("ports: [{{portNumber: {{protocol: {name}, port: {port}}}}}]")
-            }
-            _ => format!("ports: [{{protocol: {name}, port: {port}}}]"),
-        });
-    }
-    let lines = keys.iter().enumerate().map(|(index, key)| {
-        let dash = if index == 0 { "- " } else { "  " };
-        format!("{dash}{key}")
-    });
-    lines.collect()
-}
-
-fn selector(labels: &Labels<'_>) -> String {
-    let selector = distinguishing_labels(labels);
-    let pairs = selector.requirements.iter();
-    let pairs = pairs.filter_map(|it| it.values.first().map(|value| (it.key, value)));
-    let pairs: Vec<String> = pairs
-        .map(|(key, value)| format!("{key}: {value:?}"))
-        .collect();
-    if pairs.is_empty() {
-        return "{}".to_owned();
-    }
-    format!("{{matchLabels: {{{}}}}}", pairs.join(", "))
 }
