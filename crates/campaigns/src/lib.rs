@@ -1,6 +1,7 @@
 //! Campaigns: random clusters, histories and faults, generated from seeds, that compare the engine,
 //! the oracle and the kernel; the seeded mistakes; and the fuzz targets.
 
+pub mod advice;
 mod agents;
 pub mod agree;
 pub mod canonical;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use palisade_campaigns::advice::campaign::{AdviceArgs, advice};
 use palisade_campaigns::agree::campaign::{AgreeArgs, agree};
 use palisade_campaigns::cells::campaign::{CellsArgs, cells};
 use palisade_campaigns::differ::campaign::{DifferArgs, differ};
@@ -27,6 +28,8 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Try the proposals of explain on random clusters, and compare all flows before and after them
+    Advice(AdviceArgs),
     /// Compare the engine's answers with the oracle's on random clusters
     Agree(AgreeArgs),
     /// Compare the connectivity of whole clusters with single answers and the oracle
@@ -67,6 +70,13 @@ fn main() -> ExitCode {
 
 fn run() -> Result<()> {
     let answer = match Args::parse().command {
+        Command::Advice(args) => {
+            let report = advice(&args);
+            if !report.compared.mistakes.is_empty() {
+                anyhow::bail!("a proposal is wrong\n{report}");
+            }
+            report.to_string()
+        }
         Command::Agree(args) => {
             let agreement = agree(&args);
             if !agreement.differences.is_empty() {

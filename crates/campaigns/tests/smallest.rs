@@ -16,6 +16,11 @@ static PROGRAM: Program = Program {
 
 static ALL: &[Smallest] = &[
     Smallest {
+        words: "advice --denied 5",
+        needs: NOTHING,
+        prints: &["# denied queries", "# proposals", " 0 mistakes"],
+    },
+    Smallest {
         words: "agree --verdicts 2000 --seed 5",
         needs: NOTHING,
         prints: &["# answers agree", " 0 differences"],
