@@ -207,8 +207,8 @@ impl<B: Backend> Agent<B> {
         if is_different {
             self.elsewhere.clone_from(interfaces);
         }
-        let is_asked = self.config.false_senders != FalseSenders::Allow;
-        self.note(now, is_different && is_asked);
+        let is_checked = self.config.false_senders != FalseSenders::Allow;
+        self.note(now, is_different && is_checked);
     }
 
     /// Marks the initial list complete. Until then the kernel keeps the table that it has (D86).

@@ -25,7 +25,7 @@ pub enum ObjectChange<'c> {
 
 /// Receives the changes of objects, and knows which objects there are.
 // A trait and no list of changes: what an object describes borrows from its text, which lives as
-// long as one change. And whether a namespace has pods left is asked between two changes.
+// long as one change. And the caller queries between two changes whether a namespace has pods left.
 pub trait ObjectStore {
     /// Applies a change. Returns whether policies can see a difference.
     fn apply(&mut self, change: ObjectChange<'_>) -> bool;

@@ -1,4 +1,5 @@
-//! What an agent is told when a server speaks: everything once, then what changes, and nothing that a server only failed to say.
+//! The changes that an agent makes of the events of a server: every object once, then its changes.
+//! An object that a failed response lacks is not removed.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,7 +17,7 @@ use palisade_api::Kind;
 use palisade_kube::split::SplitObject;
 use palisade_kube::{Item, Resource, WatchEvent, WatchProblem};
 
-/// A server, and an agent that is told of it.
+/// A server, and an agent that receives its events.
 struct Server {
     kinds: Kinds,
     agent: Agent,
@@ -30,24 +31,24 @@ impl Server {
         }
     }
 
-    fn says(&mut self, kind: Kind, news: &WatchEvent) -> WatchDelta {
+    fn sends(&mut self, kind: Kind, event: &WatchEvent) -> WatchDelta {
         let now = Duration::ZERO;
         let mut store = self.agent.objects(now);
-        self.kinds.take(now, kind, news.clone(), &mut store)
+        self.kinds.take(now, kind, event.clone(), &mut store)
     }
 
-    /// All pods there are.
+    /// Lists all pods.
     fn lists_pods(&mut self, names: &[&str]) -> WatchDelta {
         let pods: Vec<Vec<u8>> = names.iter().map(|name| pod(name).into_bytes()).collect();
         self.lists(Kind::Pod, &pods)
     }
 
     fn lists(&mut self, kind: Kind, objects: &[Vec<u8>]) -> WatchDelta {
-        self.says(kind, &WatchEvent::ListStarted);
+        self.sends(kind, &WatchEvent::ListStarted);
         for object in objects {
-            self.says(kind, &WatchEvent::Listed(item(object)));
+            self.sends(kind, &WatchEvent::Listed(item(object)));
         }
-        self.says(kind, &WatchEvent::ListComplete)
+        self.sends(kind, &WatchEvent::ListComplete)
     }
 
     fn pods(&self) -> usize {
@@ -61,7 +62,7 @@ impl Server {
         count
     }
 
-    /// The names of all policies that are enforced.
+    /// Returns the names of all enforced policies.
     fn policies(&self) -> Vec<String> {
         let mut names = Vec::new();
         let live = self.agent.planner();
@@ -78,7 +79,8 @@ fn item(object: &[u8]) -> Item {
     Item::of(SplitObject::Whole(object.to_vec()))
 }
 
-/// A policy that isolates all pods of its namespace; `fields` is what some program noted of its fields.
+/// A policy that isolates all pods of its namespace; `fields` is what a field manager recorded of
+/// its fields.
 fn policy(name: &str, fields: &[u8]) -> Vec<u8> {
     let head = format!(
         r#"{{"metadata":{{"name":"{name}","namespace":"x","managedFields":[{{"manager":"m","fieldsV1":"#
@@ -110,12 +112,12 @@ fn objects_that_a_new_list_lacks_are_removed() {
     let taken = server.lists_pods(&["a", "ccc"]);
     assert_eq!((server.pods(), taken.different), (2, 1));
     assert_eq!(taken.complete, Some(("pods".to_owned(), 2)));
-    // What a list has left out is not gone before the list is complete.
-    server.says(Kind::Pod, &WatchEvent::ListStarted);
+    // Objects that a list lacks are not removed before the list is complete.
+    server.sends(Kind::Pod, &WatchEvent::ListStarted);
     assert_eq!(server.pods(), 2);
-    server.says(Kind::Pod, &WatchEvent::Deleted(item(pod("a").as_bytes())));
+    server.sends(Kind::Pod, &WatchEvent::Deleted(item(pod("a").as_bytes())));
     assert_eq!(server.pods(), 1);
-    server.says(Kind::Pod, &WatchEvent::Absent);
+    server.sends(Kind::Pod, &WatchEvent::Absent);
     assert_eq!(server.pods(), 0);
 }
 
@@ -127,19 +129,19 @@ fn a_kind_that_may_not_be_read_is_not_known() {
         .map(|it| it.kind)
         .collect();
     for kind in all.iter().filter(|it| **it != Kind::NetworkPolicy) {
-        server.says(*kind, &WatchEvent::Absent);
+        server.sends(*kind, &WatchEvent::Absent);
     }
     assert!(!server.kinds.are_complete());
     let forbidden = WatchProblem::Forbidden("networkpolicies is forbidden".to_owned());
-    server.says(Kind::NetworkPolicy, &WatchEvent::Problem(forbidden));
+    server.sends(Kind::NetworkPolicy, &WatchEvent::Problem(forbidden));
     assert!(!server.kinds.are_complete());
     let missing = server.kinds.missing();
     assert_eq!(missing.len(), 1, "{missing:?}");
     assert!(missing[0].starts_with("cannot read networkpolicies.networking.k8s.io: "));
     assert!(server.kinds.unread().all(|it| it.is_forbidden));
-    server.says(Kind::NetworkPolicy, &WatchEvent::Recovered);
-    server.says(Kind::NetworkPolicy, &WatchEvent::ListStarted);
-    server.says(Kind::NetworkPolicy, &WatchEvent::ListComplete);
+    server.sends(Kind::NetworkPolicy, &WatchEvent::Recovered);
+    server.sends(Kind::NetworkPolicy, &WatchEvent::ListStarted);
+    server.sends(Kind::NetworkPolicy, &WatchEvent::ListComplete);
     assert!(server.kinds.are_complete());
     assert_eq!(server.kinds.missing(), [""; 0]);
 }
@@ -149,11 +151,11 @@ fn failed_lists_remove_no_objects() {
     let mut server = Server::new();
     server.lists_pods(&["a", "bb"]);
     let failing = || WatchProblem::Failing("connection refused".to_owned());
-    server.says(Kind::Pod, &WatchEvent::Problem(failing()));
-    // A list that breaks off after its first page says nothing of those who were to follow.
-    server.says(Kind::Pod, &WatchEvent::ListStarted);
-    server.says(Kind::Pod, &WatchEvent::Listed(item(pod("a").as_bytes())));
-    server.says(Kind::Pod, &WatchEvent::Problem(failing()));
+    server.sends(Kind::Pod, &WatchEvent::Problem(failing()));
+    // A list that ends after its first page does not remove the objects of the following ones.
+    server.sends(Kind::Pod, &WatchEvent::ListStarted);
+    server.sends(Kind::Pod, &WatchEvent::Listed(item(pod("a").as_bytes())));
+    server.sends(Kind::Pod, &WatchEvent::Problem(failing()));
     assert_eq!(server.pods(), 2);
     let missing = server.kinds.missing().join("\n");
     assert!(
@@ -162,7 +164,8 @@ fn failed_lists_remove_no_objects() {
     );
 }
 
-/// Nested as deep as a server stores it, and with bytes that are not UTF-8: one tenant's object is that tenant's alone.
+/// An object that is nested as deep as a server stores it, or has bytes that are not UTF-8, affects
+/// its own tenant only.
 #[test]
 fn an_object_of_one_tenant_removes_nothing_of_others() {
     let deep = ["[".repeat(50_000), "]".repeat(50_000)].concat();
@@ -177,11 +180,11 @@ fn an_object_of_one_tenant_removes_nothing_of_others() {
         server.lists(Kind::NetworkPolicy, &list);
         assert_eq!(server.policies(), ["a", "hostile", "z"]);
         assert_eq!(server.kinds.unread_objects(), 0);
-        // It changes and goes like any other.
+        // It can be changed and deleted like any other.
         let changed = policy("hostile", b"{}");
-        server.says(Kind::NetworkPolicy, &WatchEvent::Applied(item(&changed)));
+        server.sends(Kind::NetworkPolicy, &WatchEvent::Applied(item(&changed)));
         let gone = policy("hostile", fields);
-        server.says(Kind::NetworkPolicy, &WatchEvent::Deleted(item(&gone)));
+        server.sends(Kind::NetworkPolicy, &WatchEvent::Deleted(item(&gone)));
         assert_eq!(server.policies(), ["a", "z"]);
     }
 }
@@ -207,12 +210,12 @@ fn an_unreadable_object_keeps_its_last_good_state_and_is_reported() {
             "{missing}"
         );
     }
-    // Read again, or gone, nothing is wrong any more.
-    server.says(
+    // Once it can be read again, or is gone, there is no error any more.
+    server.sends(
         Kind::NetworkPolicy,
         &WatchEvent::Applied(item(&policy("a", b"{}"))),
     );
-    server.says(Kind::NetworkPolicy, &WatchEvent::Deleted(item(never_read)));
+    server.sends(Kind::NetworkPolicy, &WatchEvent::Deleted(item(never_read)));
     assert_eq!(server.kinds.unread_objects(), 1);
     server.lists(Kind::NetworkPolicy, &[policy("b", b"{}")]);
     assert_eq!(server.policies(), ["b"]);
@@ -248,7 +251,7 @@ fn policies_of_a_namespace_that_is_deleted_outlive_its_pods() {
         server.lists(Kind::Namespace, &[namespace(false)]);
         server.lists_pods(&["a", "bb"]);
         server.lists(Kind::NetworkPolicy, &[policy("deny", b"{}")]);
-        server.says(
+        server.sends(
             Kind::Namespace,
             &WatchEvent::Applied(item(&namespace(true))),
         );
@@ -256,23 +259,23 @@ fn policies_of_a_namespace_that_is_deleted_outlive_its_pods() {
             true => drop(server.lists(Kind::NetworkPolicy, &[])),
             false => {
                 let gone = WatchEvent::Deleted(item(&policy("deny", b"{}")));
-                server.says(Kind::NetworkPolicy, &gone);
+                server.sends(Kind::NetworkPolicy, &gone);
             }
         }
         assert_eq!(server.policies(), ["deny"]);
         assert_eq!(server.kinds.outliving(), 1);
         let gone = |name: &str| WatchEvent::Deleted(item(pod(name).as_bytes()));
-        server.says(Kind::Pod, &gone("a"));
+        server.sends(Kind::Pod, &gone("a"));
         assert_eq!(server.policies(), ["deny"]);
-        // The namespace may be heard of before its last pod.
-        server.says(
+        // The event of the namespace may arrive before that of its last pod.
+        server.sends(
             Kind::Namespace,
             &WatchEvent::Deleted(item(&namespace(true))),
         );
         assert_eq!(server.policies(), ["deny"]);
         match by_list {
             true => drop(server.lists_pods(&[])),
-            false => drop(server.says(Kind::Pod, &gone("bb"))),
+            false => drop(server.sends(Kind::Pod, &gone("bb"))),
         }
         assert!(server.policies().is_empty());
         assert_eq!(server.kinds.outliving(), 0);
@@ -286,31 +289,32 @@ fn a_policy_that_is_deleted_alone_is_removed_at_once() {
     server.lists_pods(&["a"]);
     server.lists(Kind::NetworkPolicy, &[policy("deny", b"{}")]);
     let gone = WatchEvent::Deleted(item(&policy("deny", b"{}")));
-    server.says(Kind::NetworkPolicy, &gone);
+    server.sends(Kind::NetworkPolicy, &gone);
     assert!(server.policies().is_empty());
 }
 
-/// An agent asks for its own node before all else; the answer may be late, and then it is old.
+/// An agent requests its own node before everything else. The response may be late, and then it is
+/// outdated.
 #[test]
 fn objects_of_list_many_are_not_changes_again_in_the_list() {
     let mut server = Server::new();
     let ahead = WatchEvent::Early(item(pod("a").as_bytes()));
-    server.says(Kind::Pod, &ahead);
+    server.sends(Kind::Pod, &ahead);
     assert_eq!(server.pods(), 1);
-    // It is gone meanwhile.
+    // It was deleted in the meantime.
     server.lists_pods(&["bb"]);
     assert_eq!(server.pods(), 1);
-    assert_eq!(server.says(Kind::Pod, &ahead).different, 0);
+    assert_eq!(server.sends(Kind::Pod, &ahead).different, 0);
     assert_eq!(server.pods(), 1);
-    // It is another one in a list that goes on.
+    // It has changed in an incomplete list.
     let mut server = Server::new();
-    server.says(Kind::Pod, &WatchEvent::ListStarted);
+    server.sends(Kind::Pod, &WatchEvent::ListStarted);
     let moved = pod("a").replace("10.0.0.1", "10.0.0.9");
-    server.says(Kind::Pod, &WatchEvent::Listed(item(moved.as_bytes())));
-    assert_eq!(server.says(Kind::Pod, &ahead).different, 0);
+    server.sends(Kind::Pod, &WatchEvent::Listed(item(moved.as_bytes())));
+    assert_eq!(server.sends(Kind::Pod, &ahead).different, 0);
 }
 
-/// What an object that cannot be read says of itself may be wrong as well.
+/// The metadata of an unreadable object may be wrong as well.
 #[test]
 fn a_namespace_on_a_cluster_wide_kind_removes_nothing() {
     let mut server = Server::new();
@@ -318,13 +322,13 @@ fn a_namespace_on_a_cluster_wide_kind_removes_nothing() {
     let odd = br#"{"metadata":{"name":"x","namespace":"y"},"spec":5}"#;
     server.lists(Kind::Namespace, &[odd.to_vec()]);
     assert_eq!(server.count(Kind::Namespace), 1);
-    // A policy that names no namespace may be any of its name.
+    // A policy without a namespace may be any policy of its name.
     let both = [policy("a", b"{}"), policy("b", b"{}")];
     server.lists(Kind::NetworkPolicy, &both);
     let nowhere = br#"{"metadata":{"name":"a"},"spec":{"podSelector":{}}}"#;
     server.lists(Kind::NetworkPolicy, &[nowhere.to_vec()]);
     assert_eq!(server.policies(), ["a", "b"]);
-    server.says(Kind::NetworkPolicy, &WatchEvent::Deleted(item(nowhere)));
+    server.sends(Kind::NetworkPolicy, &WatchEvent::Deleted(item(nowhere)));
     assert_eq!(server.policies(), ["a", "b"]);
     assert_eq!(server.kinds.unread_objects(), 2);
 }
@@ -344,14 +348,14 @@ fn a_deleted_object_that_was_never_read_is_no_longer_reported() {
         (0, 0)
     );
     server.lists(Kind::NetworkPolicy, &list);
-    server.says(Kind::NetworkPolicy, &WatchEvent::Absent);
+    server.sends(Kind::NetworkPolicy, &WatchEvent::Absent);
     assert_eq!(
         (server.kinds.unread_objects(), server.kinds.errors()),
         (0, 0)
     );
 }
 
-/// D145: a pod without an address, heard of first, is not the last of its namespace.
+/// D145: a pod without an address whose event arrives first is not the last of its namespace.
 #[test]
 fn a_terminating_namespace_stays_so_until_it_is_deleted() {
     let mut server = Server::new();
@@ -360,32 +364,32 @@ fn a_terminating_namespace_stays_so_until_it_is_deleted() {
     let waiting = pod("a").replace(r#""podIPs":[{"ip":"10.0.0.1"}]"#, r#""podIPs":[]"#);
     server.lists(Kind::Pod, &[waiting.into(), pod("bb").into()]);
     assert_eq!(server.pods(), 1);
-    server.says(
+    server.sends(
         Kind::NetworkPolicy,
         &WatchEvent::Deleted(item(&policy("deny", b"{}"))),
     );
     assert_eq!(server.policies(), ["deny"]);
-    // The namespace of now is another one.
     server.lists_pods(&[]);
     assert!(server.policies().is_empty());
-    server.says(
+    server.sends(
         Kind::Namespace,
         &WatchEvent::Deleted(item(&namespace(true))),
     );
-    server.says(
+    // This is a new namespace of that name.
+    server.sends(
         Kind::Namespace,
         &WatchEvent::Applied(item(&namespace(false))),
     );
     server.lists_pods(&["a"]);
     server.lists(Kind::NetworkPolicy, &[policy("deny", b"{}")]);
-    server.says(
+    server.sends(
         Kind::NetworkPolicy,
         &WatchEvent::Deleted(item(&policy("deny", b"{}"))),
     );
     assert!(server.policies().is_empty());
 }
 
-/// A pod as the server tells of it before it has an address.
+/// A pod as the server sends it before it has an address.
 fn waiting(name: &str) -> Vec<u8> {
     let last = name.len();
     let address = format!(r#""podIPs":[{{"ip":"10.0.0.{last}"}}]"#);
@@ -397,7 +401,7 @@ fn policy_is_gone() -> WatchEvent {
     WatchEvent::Deleted(item(&policy("deny", b"{}")))
 }
 
-/// A namespace that is being deleted, whose only policy was there when its pods were listed.
+/// A namespace that is being deleted. Its only policy existed when its pods were listed.
 fn ending(pods: &[Vec<u8>]) -> Server {
     let mut server = Server::new();
     server.lists(Kind::Namespace, &[namespace(true)]);
@@ -410,86 +414,86 @@ fn ending(pods: &[Vec<u8>]) -> Server {
 #[test]
 fn policies_outlive_pods_that_have_no_address_yet() {
     let mut server = ending(&[waiting("a")]);
-    server.says(Kind::NetworkPolicy, &policy_is_gone());
+    server.sends(Kind::NetworkPolicy, &policy_is_gone());
     assert_eq!(server.policies(), ["deny"]);
-    server.says(Kind::Pod, &WatchEvent::Applied(item(pod("a").as_bytes())));
+    server.sends(Kind::Pod, &WatchEvent::Applied(item(pod("a").as_bytes())));
     assert_eq!((server.pods(), server.policies().len()), (1, 1));
-    // Its address is taken from it while it goes.
-    server.says(Kind::Pod, &WatchEvent::Applied(item(&waiting("a"))));
+    // It loses its address while it terminates.
+    server.sends(Kind::Pod, &WatchEvent::Applied(item(&waiting("a"))));
     assert_eq!((server.pods(), server.policies().len()), (0, 1));
-    server.says(Kind::Pod, &WatchEvent::Deleted(item(&waiting("a"))));
+    server.sends(Kind::Pod, &WatchEvent::Deleted(item(&waiting("a"))));
     assert!(server.policies().is_empty());
     assert_eq!(server.kinds.outliving(), 0);
 }
 
-/// D145: the last pod that has an address need not be the last.
+/// D145: the last pod that has an address need not be the last pod.
 #[test]
 fn policies_outlive_all_pods_but_those_that_no_policy_selects() {
     for by_list in [false, true] {
         let mut server = ending(&[pod("a").into(), waiting("bb")]);
-        server.says(Kind::NetworkPolicy, &policy_is_gone());
+        server.sends(Kind::NetworkPolicy, &policy_is_gone());
         match by_list {
             true => drop(server.lists(Kind::Pod, &[waiting("bb")])),
-            false => drop(server.says(Kind::Pod, &WatchEvent::Deleted(item(pod("a").as_bytes())))),
+            false => drop(server.sends(Kind::Pod, &WatchEvent::Deleted(item(pod("a").as_bytes())))),
         }
         assert_eq!(server.policies(), ["deny"]);
-        // A pod of the host network is no subject (D48), and one that ended is none any more (D81).
+        // A host-network pod is no subject (D48), and a terminated pod is none any more (D81).
         let hosted = pod("ccc").replace(r#""nodeName""#, r#""hostNetwork":true,"nodeName""#);
-        server.says(Kind::Pod, &WatchEvent::Applied(item(hosted.as_bytes())));
+        server.sends(Kind::Pod, &WatchEvent::Applied(item(hosted.as_bytes())));
         assert_eq!(server.policies(), ["deny"]);
         let ended = pod("bb").replace("Running", "Succeeded");
         match by_list {
             true => drop(server.lists(Kind::Pod, &[hosted.into(), ended.into()])),
-            false => drop(server.says(Kind::Pod, &WatchEvent::Applied(item(ended.as_bytes())))),
+            false => drop(server.sends(Kind::Pod, &WatchEvent::Applied(item(ended.as_bytes())))),
         }
         assert!(server.policies().is_empty());
     }
 }
 
-/// D145 and D149: a pod that cannot be read may have an address.
+/// D145 and D149: an unreadable pod may have an address.
 #[test]
 fn policies_outlive_pods_that_cannot_be_read() {
     let broken = br#"{"metadata":{"name":"a","namespace":"x"},"spec":[]}"#.to_vec();
     let mut server = ending(&[broken.clone(), pod("bb").into()]);
-    server.says(Kind::NetworkPolicy, &policy_is_gone());
-    server.says(Kind::Pod, &WatchEvent::Deleted(item(pod("bb").as_bytes())));
+    server.sends(Kind::NetworkPolicy, &policy_is_gone());
+    server.sends(Kind::Pod, &WatchEvent::Deleted(item(pod("bb").as_bytes())));
     assert_eq!(server.policies(), ["deny"]);
-    server.says(Kind::Pod, &WatchEvent::Deleted(item(&broken)));
+    server.sends(Kind::Pod, &WatchEvent::Deleted(item(&broken)));
     assert!(server.policies().is_empty());
 }
 
-/// D145: the pods of a namespace may be told of after its policies are gone.
+/// D145: the pods of a namespace may be listed after its policies are gone.
 #[test]
 fn policies_are_not_released_before_all_pods_were_listed() {
     let mut server = Server::new();
     server.lists(Kind::Namespace, &[namespace(true)]);
     server.lists(Kind::NetworkPolicy, &[policy("deny", b"{}")]);
-    server.says(Kind::Pod, &WatchEvent::ListStarted);
-    server.says(Kind::NetworkPolicy, &policy_is_gone());
+    server.sends(Kind::Pod, &WatchEvent::ListStarted);
+    server.sends(Kind::NetworkPolicy, &policy_is_gone());
     let ended = pod("a").replace("Running", "Failed");
-    server.says(Kind::Pod, &WatchEvent::Listed(item(ended.as_bytes())));
+    server.sends(Kind::Pod, &WatchEvent::Listed(item(ended.as_bytes())));
     assert_eq!(server.policies(), ["deny"]);
-    server.says(Kind::Pod, &WatchEvent::Listed(item(pod("bb").as_bytes())));
-    server.says(Kind::Pod, &WatchEvent::ListComplete);
+    server.sends(Kind::Pod, &WatchEvent::Listed(item(pod("bb").as_bytes())));
+    server.sends(Kind::Pod, &WatchEvent::ListComplete);
     assert_eq!(server.policies(), ["deny"]);
-    // A list that goes on may have more, and so may one with pods that do not say who they are.
-    server.says(Kind::Pod, &WatchEvent::ListStarted);
-    server.says(Kind::Pod, &WatchEvent::Deleted(item(pod("bb").as_bytes())));
+    // An incomplete list may have more pods, and so may one with pods that have no namespace.
+    server.sends(Kind::Pod, &WatchEvent::ListStarted);
+    server.sends(Kind::Pod, &WatchEvent::Deleted(item(pod("bb").as_bytes())));
     assert_eq!(server.policies(), ["deny"]);
     let nowhere = br#"{"metadata":{"name":"d"}}"#;
-    server.says(Kind::Pod, &WatchEvent::Listed(item(nowhere)));
-    server.says(Kind::Pod, &WatchEvent::ListComplete);
+    server.sends(Kind::Pod, &WatchEvent::Listed(item(nowhere)));
+    server.sends(Kind::Pod, &WatchEvent::ListComplete);
     assert_eq!(server.policies(), ["deny"]);
     server.lists_pods(&[]);
     assert!(server.policies().is_empty());
 }
 
-/// Without pods there is nobody to enforce them for, and a namespace is gone only when its pods are.
+/// A namespace without pods needs no policies, and it is gone only when its pods are.
 #[test]
 fn policies_end_with_a_namespace_that_has_no_pods() {
     let mut server = ending(&[]);
-    server.says(Kind::NetworkPolicy, &policy_is_gone());
-    server.says(
+    server.sends(Kind::NetworkPolicy, &policy_is_gone());
+    server.sends(
         Kind::Namespace,
         &WatchEvent::Deleted(item(&namespace(true))),
     );
@@ -497,20 +501,21 @@ fn policies_end_with_a_namespace_that_has_no_pods() {
     assert_eq!(server.kinds.outliving(), 0);
 }
 
-/// What a namespace had does not count in another one of its name.
+/// The policies of a namespace do not apply to a new one of its name.
 #[test]
 fn policies_do_not_outlive_a_namespace_that_is_made_anew() {
     let mut server = ending(&[pod("a").into()]);
-    server.says(Kind::NetworkPolicy, &policy_is_gone());
+    server.sends(Kind::NetworkPolicy, &policy_is_gone());
     assert_eq!(server.policies(), ["deny"]);
-    // Its deletion was not heard of, and pods of the new one are there already.
+    // The agent missed its deletion, and the new one has pods already.
     server.lists_pods(&["bb"]);
     server.lists(Kind::Namespace, &[namespace(false)]);
     assert!(server.policies().is_empty());
     assert_eq!(server.kinds.outliving(), 0);
 }
 
-/// An agent that starts when the policies are gone cannot know that there were any; `docs/operations/agent.md` says so.
+/// An agent that starts when the policies are gone cannot know that there were any, as
+/// `docs/operations/agent.md` states.
 #[test]
 fn objects_deleted_before_the_start_are_unknown() {
     let mut server = Server::new();

@@ -1,4 +1,5 @@
-//! What an agent is told when files change: each object by the file that counts.
+//! The changes that an agent makes of changed files: each object comes from the last file that has
+//! it.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,7 +17,7 @@ use palisade_agent::files::{FileDelta, Objects};
 use palisade_agent::{Agent, AuditOutcome, Config, Next, Nft, Task, TaskOutcome};
 use palisade_watch::{File, FileChanges};
 
-/// A directory, and an agent that is told of it.
+/// A directory, and an agent that receives its changes.
 struct Source {
     objects: Objects,
     agent: Agent,
@@ -32,7 +33,7 @@ impl Source {
         }
     }
 
-    /// Writes files; no text: the file is deleted.
+    /// Writes files, and deletes those without a text.
     fn write(&mut self, files: &[(&str, Option<&str>)]) -> FileDelta {
         let mut difference = FileChanges::default();
         for (name, text) in files {
@@ -52,7 +53,7 @@ impl Source {
         let now = Duration::ZERO;
         let mut store = self.agent.objects(now);
         let taken = self.objects.take(&self.files, &difference, &mut store);
-        // Whatever is done in the kernel for it goes well.
+        // Every command to the kernel succeeds.
         self.agent.synced(now);
         for _ in 0..8 {
             match self.agent.next(now) {
@@ -71,7 +72,7 @@ impl Source {
         taken
     }
 
-    /// The addresses of pods that the agent knows on its node.
+    /// Returns the addresses of pods that the agent knows on its node.
     fn pods(&self) -> Vec<String> {
         let plan = self.agent.planner().plan();
         plan.pods.keys().map(ToString::to_string).collect()
@@ -106,10 +107,10 @@ fn objects_are_added_and_removed_with_their_files() {
         (taken.different, source.n_pods(), source.n_policies()),
         (2, 1, 1)
     );
-    // The same once more is nothing.
+    // The same file once more is no change.
     let taken = source.write(&[("p.yaml", Some(POLICY))]);
     assert_eq!(taken.different, 0);
-    // Another file with the same object is nothing either, and the object outlives the first.
+    // Another file with the same object is no change either, and the object outlives the first.
     let taken = source.write(&[("q.yaml", Some(POLICY))]);
     assert_eq!(taken.different, 0);
     let taken = source.write(&[("p.yaml", None)]);
@@ -151,7 +152,7 @@ fn of_two_in_one_file_the_later_is_used() {
     let taken = source.write(&[("a.yaml", Some(&both))]);
     assert_eq!((taken.different, source.n_pods()), (1, 1));
     assert_eq!(source.pods(), ["10.0.0.2"]);
-    // That is a mistake, and it is said.
+    // The agent reports it as an error.
     assert_eq!(taken.faults.len(), 1);
     assert!(
         taken.faults[0].1.lines[0].contains("DUPLICATE"),
@@ -176,7 +177,7 @@ fn an_unreadable_file_keeps_its_objects() {
         assert_eq!(source.objects.unreadable().count(), 1, "{broken}");
         assert!(source.objects.errors() > 0);
     }
-    // An empty file says that there is nothing.
+    // An empty file is valid, and removes the objects.
     let taken = source.write(&[("p.yaml", Some(""))]);
     assert_eq!((taken.different, source.n_policies()), (1, 0));
     assert_eq!(source.objects.unreadable().count(), 0);

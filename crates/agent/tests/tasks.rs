@@ -1,4 +1,4 @@
-//! What runs in the background holds nothing up, and what comes of it counts only as far as nothing has changed since.
+//! Background tasks delay no command, and their outcomes count only if nothing has changed since.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ fn set_pod(agent: &mut Agent, now: Duration, name: &str, address: &str) {
     assert!(agent.set(now, key, &lower_one(pod)));
 }
 
-/// Does what is to be done in the kernel, until nothing is or a task begins.
+/// Carries out commands until there are none, or a task starts.
 fn settle(agent: &mut Agent, now: Duration) -> Option<Task> {
     for _ in 0..20 {
         match agent.next(now) {
@@ -38,15 +38,15 @@ fn settle(agent: &mut Agent, now: Duration) -> Option<Task> {
             Next::Wait(_) => return None,
         }
     }
-    panic!("it does not come to rest");
+    panic!("the agent always has another command");
 }
 
-/// An agent whose table is in place.
+/// An agent whose table is installed.
 fn settled() -> Agent {
     let mut agent = Agent::new(Nft::default(), Config::new("n1"), None);
     set_pod(&mut agent, at(1), "a", "10.0.0.1");
     agent.synced(at(1));
-    // Nobody knows which marks connections have.
+    // The marks of connections are unknown.
     assert!(matches!(
         settle(&mut agent, at(1)),
         Some(Task::ClearMarks(_))
@@ -97,7 +97,7 @@ fn changes_continue_during_an_audit() {
     assert!(matches!(agent.next(at(101)), Next::Do(_)));
     agent.finished(at(101), Ok(()));
     assert!(agent.is_current());
-    // And it is not compared twice at once.
+    // No second audit starts while one runs.
     assert!(settle(&mut agent, at(500)).is_none());
 }
 
@@ -115,7 +115,7 @@ fn drift_is_restored_unless_a_later_change_replaced_it() {
     assert!(settle(&mut agent, at(201)).is_none());
     agent.task_finished(at(202), differs());
     assert!(!drifts(&mut agent));
-    // It is looked at once more soon, and not in a minute.
+    // The next audit starts soon, and not in a minute.
     audit(&mut agent, at(202 + 20));
     agent.task_finished(at(223), differs());
     assert!(drifts(&mut agent));
@@ -127,12 +127,12 @@ fn an_audit_goes_on_where_it_stopped() {
     assert_eq!(audit(&mut agent, at(100)), None);
     agent.task_finished(at(110), stops("members4"));
     assert!(agent.outcomes().all(|it| it != SyncOutcome::Verified));
-    // It rests ten times as long as it took, but not longer than between two audits.
+    // The pause is ten times as long as the audit took, but not longer than between two audits.
     assert!(settle(&mut agent, at(111)).is_none());
     assert_eq!(audit(&mut agent, at(170)).as_deref(), Some("members4"));
     agent.task_finished(at(170), TaskOutcome::Audit(Ok(AuditOutcome::default())));
     assert!(agent.outcomes().any(|it| it == SyncOutcome::Verified));
-    // The next one is of everything; so is one after notices were lost.
+    // The next audit compares everything; so does one after notices were lost.
     assert_eq!(audit(&mut agent, at(240)), None);
     agent.task_finished(at(241), stops("members6"));
     agent.noticed(at(242), &Notice::Lost);

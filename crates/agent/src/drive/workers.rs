@@ -121,13 +121,13 @@ fn compare<B: Backend>(
     changes: &AtomicU64,
 ) -> Result<AuditOutcome, CommandError> {
     let began = Instant::now();
-    let go_on = || {
+    let is_useful = || {
         // Relaxed: the counter orders nothing. A change that is noticed late only makes the outcome
         // void.
         let is_as_before = changes.load(Ordering::Relaxed) == task.changes;
         is_as_before && began.elapsed() < LONGEST_AUDIT
     };
     let (place, from) = (task.place.as_deref(), task.from.as_deref());
-    let audited = auditor.audit(place, &task.expected, from, &go_on);
+    let audited = auditor.audit(place, &task.expected, from, &is_useful);
     audited.map_err(failed)
 }

@@ -67,7 +67,6 @@ const ALLOWED: &[(&str, &str, &str)] = &[
 
 /// Paths that are not rewritten yet.
 const LATER: &[&str] = &[
-    "crates/agent",
     "crates/campaigns",
     "crates/nft",
     "docs/internals/testing.md",
