@@ -389,7 +389,7 @@ fn statements() -> Vec<Rule> {
         key: key.to_vec(),
     };
     let jump = Verdict::Jump(Name::word("inner"));
-    let go = Verdict::Goto(Name::word("conditions"));
+    let goto = Verdict::Goto(Name::word("conditions"));
     vec![
         rule(&[], &[Statement::Counter]),
         rule(&[], &[mark(0xffff_0000, 0x0003_0000)]),
@@ -413,6 +413,6 @@ fn statements() -> Vec<Rule> {
         rule(&[], &[Statement::Counter, Statement::Verdict(jump)]),
         rule(&[], &[Statement::Verdict(Verdict::Return)]),
         rule(&[], &[Statement::Verdict(Verdict::Drop)]),
-        rule(&[], &[Statement::Verdict(go)]),
+        rule(&[], &[Statement::Verdict(goto)]),
     ]
 }

@@ -22,7 +22,7 @@ mod rules;
 mod senders;
 mod unions;
 mod untracked;
-mod upkeep;
+mod update;
 mod watch;
 
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         install::TESTS,
         change::TESTS,
         watch::TESTS,
-        upkeep::TESTS,
+        update::TESTS,
         marks::TESTS,
         packets::TESTS,
         senders::TESTS,

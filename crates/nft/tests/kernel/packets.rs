@@ -361,10 +361,10 @@ fn marks_keep_other_bits() {
 
 fn maps_dispatch() {
     let mut ports = Set::map(Name::word("ports"), vec![Field::L4, Field::Port]);
-    let go = Verdict::Goto(Name::word("gone-to"));
+    let goto = Verdict::Goto(Name::word("gone-to"));
     let key = [Value::L4(UDP), Value::Port(50_002)];
     ports.push_verdict(&key, Verdict::Jump(Name::word("jumped-to")));
-    ports.push_verdict(&[Value::L4(UDP), Value::Port(50_003)], go);
+    ports.push_verdict(&[Value::L4(UDP), Value::Port(50_003)], goto);
     let count = rule(&[], &[Statement::Counter]);
     let dispatch = Statement::Dispatch {
         map: Name::word("ports"),

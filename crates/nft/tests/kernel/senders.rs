@@ -97,8 +97,8 @@ fn check_false_senders(node: &mut Node, ruleset: &Ruleset, heard: &[FalseSender]
     node.install(ruleset);
     for family in Family::BOTH {
         for to in [C, NODE] {
-            for (false_sender, from, said) in FALSE_SENDERS {
-                let arrives = node.passes(from, address(said, family), to, PORT);
+            for (false_sender, from, owner) in FALSE_SENDERS {
+                let arrives = node.passes(from, address(owner, family), to, PORT);
                 assert_eq!(
                     arrives,
                     heard.contains(&false_sender),
@@ -126,7 +126,7 @@ fn owners() {
         };
         check_false_senders(&mut node, &checking(checks), heard);
     }
-    // Also where policies do not decide what reaches the node.
+    // Also where policies do not apply to traffic to the node.
     let mut settings = settings(Checks::Known);
     settings.evaluate_own_node = false;
     check_false_senders(&mut node, &ruleset(&open_plan(), &settings), &[]);
@@ -173,7 +173,7 @@ fn answered(node: &mut Node, family: Family) -> (bool, bool) {
     };
     let of_pods = [A, B].map(&mut answer);
     let own = answer(OUTSIDE);
-    // Also when he has answered before.
+    // Also after the host has replied.
     let later = answer(A);
     assert_eq!(of_pods, [later; 2]);
     (later, own)
@@ -213,7 +213,7 @@ fn arriving_errors(node: &mut Node, family: Family) -> Vec<Location> {
     heard
 }
 
-/// From elsewhere an error may be of a router on the way.
+/// An ICMP error from elsewhere may be of a router on the way.
 fn errors() {
     let mut node = Node::build();
     for checks in EVERY {
@@ -228,8 +228,8 @@ fn errors() {
             assert_eq!(arriving_errors(&mut node, family), expected, "{checks:?}");
         }
     }
-    let is_about_errors = |rule: &Rule| rule.matches.contains(&Match::CtState(state::RELATED));
-    node.install(&without(checking(Checks::Known), is_about_errors));
+    let matches_errors = |rule: &Rule| rule.matches.contains(&Match::CtState(state::RELATED));
+    node.install(&without(checking(Checks::Known), matches_errors));
     for family in Family::BOTH {
         assert_eq!(arriving_errors(&mut node, family), [B, C, OUTSIDE]);
     }
@@ -300,7 +300,7 @@ fn injected(node: &mut Node, family: Family) -> (bool, usize) {
     (is_whole, pieces.count())
 }
 
-/// Packets of evaluated connections pass by the connection's mark, whoever sent them, unless every
+/// Packets of evaluated connections pass by the connection's mark from any sender, unless every
 /// packet is checked.
 fn evaluated() {
     let mut node = Node::build();
@@ -330,8 +330,8 @@ fn uses_marks(rule: &Rule) -> bool {
     matches.any(|it| matches!(it, Match::CtMark { equal: true, .. }))
 }
 
-/// From elsewhere an address may come that is not reached that way, first and later. The node's own
-/// is such a one.
+/// A packet from elsewhere may have an address that is reached through another interface, the first
+/// packet of a connection and later ones. An address of the node itself is an example.
 fn other_ways() {
     let mut node = Node::build();
     for checks in EVERY {
@@ -355,14 +355,14 @@ fn no_way() {
     let mut node = Node::build();
     node.install(&checking(Checks::Known));
     for family in Family::BOTH {
-        let nobody = match family {
+        let unrouted = match family {
             Family::V4 => "10.0.1.77",
             Family::V6 => "fd00:1::77",
         };
-        let nobody = nobody.parse().unwrap();
-        assert!(!node.passes(A, nobody, C, PORT), "{family}");
-        // Outside it is not known to be a pod's.
-        assert!(node.passes(OUTSIDE, nobody, C, PORT), "{family}");
+        let unrouted = unrouted.parse().unwrap();
+        assert!(!node.passes(A, unrouted, C, PORT), "{family}");
+        // From elsewhere it passes: it is no known address of a pod.
+        assert!(node.passes(OUTSIDE, unrouted, C, PORT), "{family}");
     }
 }
 
@@ -406,7 +406,7 @@ fn of_the_link() {
         let is_heard = node.passes(OUTSIDE, source, NODE, PORT);
         assert_eq!(is_heard, checks != Checks::Unknown, "{checks:?}");
         assert!(node_receives_from(&mut node, A, source, 135), "{checks:?}");
-        // While an address is being found there is none.
+        // Duplicate address detection sends from the unspecified address.
         let none = "::".parse().unwrap();
         assert!(node_receives_from(&mut node, A, none, 135), "{checks:?}");
     }

@@ -100,7 +100,7 @@ fn keys(set: &Set) -> BTreeSet<Vec<u8>> {
     set.iter().map(<[u8]>::to_vec).collect()
 }
 
-/// What holds between any two transactions.
+/// Asserts what holds between any two transactions.
 fn check_whole(ruleset: &Ruleset) {
     let chains: BTreeMap<&Name, &Chain> = ruleset.chains.iter().map(|it| (&it.name, it)).collect();
     for chain in &ruleset.chains {
@@ -126,15 +126,15 @@ fn check_whole(ruleset: &Ruleset) {
     for direction in ["egress", "ingress"] {
         for family in ["4", "6"] {
             let map = keys(set(ruleset, &format!("{direction}{family}")));
-            let judged = keys(set(ruleset, &format!("judged-{direction}{family}")));
+            let selected = keys(set(ruleset, &format!("judged-{direction}{family}")));
             // A newly isolated pod gets the jump to its chain first.
-            assert!(judged.is_subset(&map));
+            assert!(selected.is_subset(&map));
         }
     }
 }
 
-/// With closed unknown addresses, the map entry of a deleted pod is not deleted together with its
-/// known address: a packet between the two lookups would find neither.
+/// Asserts that, with closed unknown addresses, the map entry of a deleted pod is not deleted
+/// together with its known address: a packet between the two lookups would find neither.
 fn check_closing(settings: &Settings, transaction: &Transaction, change: &PlanChange) {
     let gone: BTreeSet<Vec<u8>> = change.ended_pods.iter().map(octets).collect();
     let deleted = |word: &str| {
@@ -162,7 +162,7 @@ fn octets(address: &IpAddr) -> Vec<u8> {
     }
 }
 
-/// What each of the three transactions may do.
+/// Asserts that each of the three transactions does only what it may.
 fn check_phases(
     before: &Ruleset,
     transactions: &[Transaction],
@@ -206,7 +206,7 @@ fn check_phases(
             groups.any(|id| !ended.contains(&id) && !new_groups.contains(&id))
         };
         let is_late = transaction.ops.iter().any(|op| match op {
-            Op::AddElements(set) => set.name.as_str().starts_with("judged"),
+            Op::AddElements(set) => set.name.as_str().starts_with("judged-"),
             Op::DeleteElements(set) => {
                 set.name.as_str().starts_with("members") && leave_late && of_stayers(set)
             }
@@ -225,7 +225,7 @@ fn check_phases(
             Op::Rewrite(chain) => is_late && of_generation(chain),
             Op::AddElements(set) => match set.name.as_str() {
                 "generation" => is_late,
-                name => name.starts_with("judged"),
+                name => name.starts_with("judged-"),
             },
             Op::DeleteElements(set) => match set.name.as_str() {
                 "generation" => is_late,
@@ -298,17 +298,17 @@ fn changes_end_at_the_ruleset_of_the_plan() {
     for seed in 0..120 {
         let mut history = PlanHistory::new(seed);
         let mut settings = settings(seed);
-        let (mut upkeep, mut table) = TableUpdater::new(&history.plan, &settings);
+        let (mut updater, mut table) = TableUpdater::new(&history.plan, &settings);
         assert_eq!(table, ruleset(&history.plan, &settings));
         for _ in 0..25 {
             let change = history.next_change();
             if settings.checks_senders() && history.random.is_one_in(2) {
                 let some = pods().into_iter().filter(|_| history.random.is_one_in(2));
                 let elsewhere: BTreeSet<Interface> = some.map(interface).collect();
-                upkeep.set_elsewhere(elsewhere.clone());
+                updater.set_elsewhere(elsewhere.clone());
                 let every = seed.is_multiple_of(2);
                 let senders = Senders::Checked { elsewhere, every };
-                assert_eq!(upkeep.is_due(), senders != settings.senders);
+                assert_eq!(updater.is_due(), senders != settings.senders);
                 settings.senders = senders;
             }
             let generation = history
@@ -316,13 +316,13 @@ fn changes_end_at_the_ruleset_of_the_plan() {
                 .is_one_in(2)
                 .then(|| settings.generation.next(settings.mark));
             settings.generation = generation.unwrap_or(settings.generation);
-            let transactions = match upkeep.change(&change, generation) {
+            let transactions = match updater.change(&change, generation) {
                 Ok(transactions) => transactions,
                 Err(why) => {
                     assert!(matches!(why, UpdateError::Full(_)), "{why}");
-                    assert_eq!(upkeep.settings().generation, settings.generation);
-                    assert_eq!(upkeep.settings().senders, settings.senders);
-                    (upkeep, table) = TableUpdater::new(&history.plan, &settings);
+                    assert_eq!(updater.settings().generation, settings.generation);
+                    assert_eq!(updater.settings().senders, settings.senders);
+                    (updater, table) = TableUpdater::new(&history.plan, &settings);
                     whole += 1;
                     continue;
                 }
@@ -351,7 +351,7 @@ fn changes_end_at_the_ruleset_of_the_plan() {
                     .iter()
                     .all(|pod| !known.contains(&octets(pod)))
             );
-            let expected = upkeep.expected(history.plan.clone()).ruleset();
+            let expected = updater.expected(history.plan.clone()).ruleset();
             assert_eq!(canonical(&table), canonical(&expected), "seed {seed}");
             assert_eq!(
                 canonical(&expected),
@@ -376,8 +376,8 @@ fn changes_end_at_the_ruleset_of_the_plan() {
     );
 }
 
-fn change_of(upkeep: &mut TableUpdater, change: &PlanChange) -> Vec<Transaction> {
-    upkeep.change(change, None).unwrap()
+fn change_of(updater: &mut TableUpdater, change: &PlanChange) -> Vec<Transaction> {
+    updater.change(change, None).unwrap()
 }
 
 fn address(text: &str) -> IpAddr {
@@ -387,10 +387,10 @@ fn address(text: &str) -> IpAddr {
 #[test]
 fn an_empty_change_has_no_transactions() {
     let history = PlanHistory::new(7);
-    let (mut upkeep, _) = TableUpdater::new(&history.plan, &settings(0));
-    assert_eq!(change_of(&mut upkeep, &PlanChange::default()), []);
-    // The generation of now is no other one.
-    let same = upkeep.change(&PlanChange::default(), Some(Generation::FIRST));
+    let (mut updater, _) = TableUpdater::new(&history.plan, &settings(0));
+    assert_eq!(change_of(&mut updater, &PlanChange::default()), []);
+    // The current generation is no change.
+    let same = updater.change(&PlanChange::default(), Some(Generation::FIRST));
     assert_eq!(same, Ok(Vec::new()));
 }
 
@@ -402,13 +402,13 @@ fn a_peer_is_one_element() {
         addresses: vec![address("10.0.0.1")],
     };
     plan.groups.insert(GroupId(4), group);
-    let (mut upkeep, _) = TableUpdater::new(&plan, &settings(1));
+    let (mut updater, _) = TableUpdater::new(&plan, &settings(1));
     let peer = address("fd00::1");
     let change = PlanChange {
         joined: vec![(GroupId(4), peer)],
         ..PlanChange::default()
     };
-    let transactions = change_of(&mut upkeep, &change);
+    let transactions = change_of(&mut updater, &change);
     let [Transaction { ops, .. }] = transactions.as_slice() else {
         panic!("{transactions:?}");
     };
@@ -423,14 +423,14 @@ fn a_peer_is_one_element() {
         left: vec![(GroupId(4), peer)],
         ..PlanChange::default()
     };
-    assert_eq!(change_of(&mut upkeep, &change), []);
+    assert_eq!(change_of(&mut updater, &change), []);
 
     // A change of an unknown group is an error.
     let change = PlanChange {
         joined: vec![(GroupId(5), peer)],
         ..PlanChange::default()
     };
-    assert_eq!(upkeep.change(&change, None), Err(UpdateError::Unknown));
+    assert_eq!(updater.change(&change, None), Err(UpdateError::Unknown));
 }
 
 #[test]
@@ -439,9 +439,9 @@ fn another_generation_is_written_wherever_it_occurs() {
         let history = PlanHistory::new(11);
         let mut settings = settings(0);
         settings.established = established;
-        let (mut upkeep, _) = TableUpdater::new(&history.plan, &settings);
+        let (mut updater, _) = TableUpdater::new(&history.plan, &settings);
         let next = Generation::FIRST.next(settings.mark);
-        let transactions = upkeep.change(&PlanChange::default(), Some(next)).unwrap();
+        let transactions = updater.change(&PlanChange::default(), Some(next)).unwrap();
         let [Transaction { ops, .. }] = transactions.as_slice() else {
             panic!("{transactions:?}");
         };
@@ -461,11 +461,11 @@ fn another_generation_is_written_wherever_it_occurs() {
         }
         assert_eq!(rewritten, ["egress-allowed", "stamp", "forward", "input"]);
         assert_eq!(elements, 2);
-        assert_eq!(upkeep.settings().generation, next);
+        assert_eq!(updater.settings().generation, next);
     }
 }
 
-/// A change that would fill a set up is refused before the kernel would refuse it.
+/// The updater refuses a change that does not fit into a set, before the kernel would refuse it.
 #[test]
 fn a_full_set_is_reported_before_the_change() {
     let mut plan = Plan::default();
@@ -475,7 +475,7 @@ fn a_full_set_is_reported_before_the_change() {
         addresses: (1..=40).map(host).collect(),
     };
     plan.groups.insert(GroupId(0), group);
-    let (mut upkeep, _) = TableUpdater::new(&plan, &settings(1));
+    let (mut updater, _) = TableUpdater::new(&plan, &settings(1));
     // There is room for eighty, of which sixty are used.
     for number in 41..=60 {
         let joined = vec![(GroupId(0), host(number))];
@@ -483,7 +483,7 @@ fn a_full_set_is_reported_before_the_change() {
             joined,
             ..PlanChange::default()
         };
-        assert_eq!(change_of(&mut upkeep, &change).len(), 1, "{number}");
+        assert_eq!(change_of(&mut updater, &change).len(), 1, "{number}");
         plan.apply(&change);
     }
     let one_more = PlanChange {
@@ -491,7 +491,7 @@ fn a_full_set_is_reported_before_the_change() {
         ..PlanChange::default()
     };
     let full = UpdateError::Full(Name::word("members4"));
-    assert_eq!(upkeep.change(&one_more, None), Err(full.clone()));
+    assert_eq!(updater.change(&one_more, None), Err(full.clone()));
     // Other sets have their own capacity, and leaving members make room.
     let other = PlanChange {
         joined: vec![(GroupId(0), address("fd00::1"))],
@@ -499,12 +499,12 @@ fn a_full_set_is_reported_before_the_change() {
         ..PlanChange::default()
     };
     // Members join before others leave.
-    assert_eq!(change_of(&mut upkeep, &other).len(), 2);
-    assert_eq!(change_of(&mut upkeep, &one_more).len(), 1);
+    assert_eq!(change_of(&mut updater, &other).len(), 2);
+    assert_eq!(change_of(&mut updater, &one_more).len(), 1);
     plan.apply(&other);
     plan.apply(&one_more);
     // A new table has room for as many again.
-    let (mut upkeep, table) = TableUpdater::new(&plan, &settings(1));
+    let (mut updater, table) = TableUpdater::new(&plan, &settings(1));
     assert_eq!(set(&table, "members4").size, 120);
     let many = PlanChange {
         joined: (100..130)
@@ -512,8 +512,8 @@ fn a_full_set_is_reported_before_the_change() {
             .collect(),
         ..PlanChange::default()
     };
-    assert_eq!(change_of(&mut upkeep, &many).len(), 1);
-    assert_eq!(upkeep.change(&one_more, None), Err(full));
+    assert_eq!(change_of(&mut updater, &many).len(), 1);
+    assert_eq!(updater.change(&one_more, None), Err(full));
 }
 
 #[test]
@@ -527,24 +527,24 @@ fn interfaces_that_lead_elsewhere_change_without_anything_else() {
             .find(|it| it.name == Name::word("elsewhere"));
         set.map(Set::len)
     };
-    let (mut upkeep, mut table) = TableUpdater::new(&history.plan, &settings(1));
+    let (mut updater, mut table) = TableUpdater::new(&history.plan, &settings(1));
     // The loopback interface is always there.
     assert_eq!(elsewhere(&table), Some(1));
     for (known, count) in [(some.clone(), 2), (BTreeSet::new(), 1)] {
-        upkeep.set_elsewhere(known.clone());
-        assert!(upkeep.is_due());
-        let changes = change_of(&mut upkeep, &PlanChange::default());
+        updater.set_elsewhere(known.clone());
+        assert!(updater.is_due());
+        let changes = change_of(&mut updater, &PlanChange::default());
         assert_eq!(changes.len(), 1);
         changes.iter().for_each(|it| apply(&mut table, it));
         assert_eq!(elsewhere(&table), Some(count));
-        upkeep.set_elsewhere(known);
-        assert!(!upkeep.is_due());
+        updater.set_elsewhere(known);
+        assert!(!updater.is_due());
     }
     // Without the check of senders, nothing changes.
-    let (mut upkeep, table) = TableUpdater::new(&history.plan, &settings(3));
+    let (mut updater, table) = TableUpdater::new(&history.plan, &settings(3));
     assert_eq!(elsewhere(&table), None);
-    upkeep.set_elsewhere(some);
-    assert!(!upkeep.is_due());
+    updater.set_elsewhere(some);
+    assert!(!updater.is_due());
 }
 
 /// A pod of the other family uses the existing rule chains.
@@ -576,14 +576,14 @@ fn a_rule_chain_is_installed_for_the_families_of_its_pods() {
         let mut plan = history.plan.clone();
         plan.chains.retain(|it, _| *it == id);
         plan.pods = [(address(first), pod_chains)].into();
-        let (mut upkeep, mut table) = TableUpdater::new(&plan, &settings(1));
+        let (mut updater, mut table) = TableUpdater::new(&plan, &settings(1));
         for pods in [vec![first, second], vec![second]] {
             let mut after = plan.clone();
             after.pods = pods
                 .into_iter()
                 .map(|it| (address(it), pod_chains))
                 .collect();
-            for transaction in change_of(&mut upkeep, &difference(&plan, &after)) {
+            for transaction in change_of(&mut updater, &difference(&plan, &after)) {
                 apply(&mut table, &transaction);
                 check_whole(&table);
             }

@@ -28,10 +28,10 @@ use crate::plans::{PlanHistory, difference, interface, pods};
 use crate::rules::{apply, block, hooked, rule};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("upkeep::an_updated_table_equals_a_new_one", random_changes),
-    ("upkeep::a_new_table_repairs_failed_updates", failures),
-    ("upkeep::changing_neither_leaks_nor_loses", under_traffic),
-    ("upkeep::unknown_senders_do_not_reach_the_node", unknown),
+    ("update::an_updated_table_equals_a_new_one", random_changes),
+    ("update::a_new_table_repairs_failed_updates", failures),
+    ("update::changing_neither_leaks_nor_loses", under_traffic),
+    ("update::unknown_senders_do_not_reach_the_node", unknown),
 ];
 
 fn settings(seed: u64) -> Settings {
@@ -45,15 +45,15 @@ fn settings(seed: u64) -> Settings {
     settings
 }
 
-/// Compared set by set, with a stop before each, everything is compared once, and through another
-/// socket.
+/// Audits in parts, with a stop before each set and through another socket. Everything is compared
+/// once.
 fn audits_in_parts(kernel: &Kernel, expected: &Ruleset) {
     let table = kernel.table().unwrap();
     let mut auditor = Auditor::open().unwrap();
     let (mut from, mut times): (Option<String>, usize) = (None, 0);
     loop {
-        let asked = Cell::new(false);
-        let once = || !asked.replace(true);
+        let is_started = Cell::new(false);
+        let once = || !is_started.replace(true);
         let audited = auditor.audit(table, expected, from.as_deref(), &once);
         let audited = audited.unwrap();
         assert_eq!(audited.differences, []);
@@ -71,21 +71,21 @@ fn random_changes() {
         let mut kernel = Kernel::open().unwrap();
         let mut history = PlanHistory::new(seed);
         let mut settings = settings(seed);
-        // Every other one is changed in pieces of a few elements.
+        // Every other table is changed in pieces of a few elements.
         let piece = if seed.is_multiple_of(2) { PIECE } else { 3 };
-        let (upkeep, table) = TableUpdater::new(&history.plan, &settings);
-        let mut upkeep = upkeep.in_pieces_of(piece);
+        let (updater, table) = TableUpdater::new(&history.plan, &settings);
+        let mut updater = updater.in_pieces_of(piece);
         kernel.install(&table).unwrap();
         for step in 0..20 {
             let change = history.next_change();
             if history.random.is_one_in(2) {
                 let some = pods().into_iter().filter(|_| history.random.is_one_in(2));
-                upkeep.set_elsewhere(some.map(interface).collect());
+                updater.set_elsewhere(some.map(interface).collect());
             }
             let next = settings.generation.next(settings.mark);
             let generation = history.random.is_one_in(2).then_some(next);
             settings.generation = generation.unwrap_or(settings.generation);
-            match upkeep.change(&change, generation) {
+            match updater.change(&change, generation) {
                 Ok(transactions) => {
                     for transaction in &transactions {
                         kernel.commit(transaction).unwrap();
@@ -93,12 +93,12 @@ fn random_changes() {
                 }
                 Err(_) => {
                     let table;
-                    (upkeep, table) = TableUpdater::new(&history.plan, upkeep.settings());
-                    upkeep = upkeep.in_pieces_of(piece);
+                    (updater, table) = TableUpdater::new(&history.plan, updater.settings());
+                    updater = updater.in_pieces_of(piece);
                     kernel.install(&table).unwrap();
                 }
             }
-            let expected = upkeep.expected(history.plan.clone()).ruleset();
+            let expected = updater.expected(history.plan.clone()).ruleset();
             assert_eq!(kernel.audit(&expected).unwrap(), [], "seed {seed}");
             if step == 19 {
                 audits_in_parts(&kernel, &expected);
@@ -122,15 +122,15 @@ fn failures() {
     let mut kernel = Kernel::open().unwrap().with_faults(Box::new(once.clone()));
     let mut history = PlanHistory::new(5);
     let mut generation = Generation::FIRST;
-    let (mut upkeep, table) = TableUpdater::new(&history.plan, &settings(2));
+    let (mut updater, table) = TableUpdater::new(&history.plan, &settings(2));
     kernel.install(&table).unwrap();
     let mut failed = 0;
     for number in 0..40usize {
-        let before = upkeep.expected(history.plan.clone()).ruleset();
+        let before = updater.expected(history.plan.clone()).ruleset();
         let mut model = before.clone();
         let change = history.next_change();
-        generation = generation.next(upkeep.settings().mark);
-        let Ok(transactions) = upkeep.change(&change, Some(generation)) else {
+        generation = generation.next(updater.settings().mark);
+        let Ok(transactions) = updater.change(&change, Some(generation)) else {
             continue;
         };
         let at = number % transactions.len();
@@ -150,7 +150,7 @@ fn failures() {
             assert_eq!(kernel.audit(&model).unwrap(), []);
         }
         let table: Ruleset;
-        (upkeep, table) = TableUpdater::new(&history.plan, upkeep.settings());
+        (updater, table) = TableUpdater::new(&history.plan, updater.settings());
         kernel.install(&table).unwrap();
         assert_eq!(kernel.audit(&table).unwrap(), []);
     }
@@ -161,8 +161,8 @@ fn failures() {
         pods: vec![("10.9.0.200".parse().unwrap(), PodChains::default())],
         ..PlanChange::default()
     };
-    let transactions = upkeep.change(&with_chain, None).unwrap();
-    let held = upkeep.expected(history.plan.clone()).ruleset();
+    let transactions = updater.change(&with_chain, None).unwrap();
+    let held = updater.expected(history.plan.clone()).ruleset();
     kernel.commit(&transactions[0]).unwrap();
     let Err(Error::Refused(refusal)) = kernel.commit(&transactions[0]) else {
         panic!("it was not refused");
@@ -180,7 +180,7 @@ fn under_traffic() {
         let mut plan = plan.clone();
         let group = GroupId(1_000_000);
         let mut servers: Vec<IpAddr> = vec!["127.0.0.2".parse().unwrap()];
-        // Others come and go.
+        // Other pods come and go.
         servers.extend(number.is_multiple_of(3).then_some(client));
         servers.sort();
         plan.groups.insert(
@@ -227,7 +227,7 @@ fn under_traffic() {
     };
     let mut kernel = Kernel::open().unwrap();
     let mut plan = with_client(&history.plan, 0);
-    let (mut upkeep, table) = TableUpdater::new(&plan, &settings(2));
+    let (mut updater, table) = TableUpdater::new(&plan, &settings(2));
     kernel.install(&table).unwrap();
     let is_over = AtomicBool::new(false);
     let sent = std::thread::scope(|scope| {
@@ -238,14 +238,14 @@ fn under_traffic() {
             let next = with_client(&history.plan, number);
             let change = difference(&plan, &next);
             plan = next;
-            let generation = upkeep.settings().generation.next(upkeep.settings().mark);
-            match upkeep.change(&change, Some(generation)) {
+            let generation = updater.settings().generation.next(updater.settings().mark);
+            match updater.change(&change, Some(generation)) {
                 Ok(transactions) => transactions.iter().for_each(|transaction| {
                     kernel.commit(transaction).unwrap();
                 }),
                 Err(_) => {
                     let table;
-                    (upkeep, table) = TableUpdater::new(&plan, upkeep.settings());
+                    (updater, table) = TableUpdater::new(&plan, updater.settings());
                     kernel.install(&table).unwrap();
                 }
             }
@@ -256,7 +256,7 @@ fn under_traffic() {
     assert!(sent > 100, "{sent}");
     assert_eq!(
         kernel
-            .audit(&upkeep.expected(plan.clone()).ruleset())
+            .audit(&updater.expected(plan.clone()).ruleset())
             .unwrap(),
         []
     );
@@ -293,8 +293,8 @@ fn traffic(is_over: &AtomicBool) -> usize {
     sent
 }
 
-/// On the loopback interface everything is for the node: who is in a block of pods and not known
-/// does not reach it, tracked or not, and reaches it as soon as it is known.
+/// On the loopback interface all packets are for the node. Those of an unknown address in a block of
+/// pods do not reach it, tracked or not, until the address is known.
 fn unknown() {
     let mut kernel = Kernel::open().unwrap();
     let untrack = Ruleset {
@@ -311,7 +311,7 @@ fn unknown() {
     kernel.install_plain(&untrack).unwrap();
     let mut settings = Settings::of_node(Generation::FIRST, &NodeOptions::default());
     settings.pod_blocks = vec![block("127.9.0.0/16")];
-    let (mut upkeep, table) = TableUpdater::new(&Plan::default(), &settings);
+    let (mut updater, table) = TableUpdater::new(&Plan::default(), &settings);
     kernel.install(&table).unwrap();
     let passes = |from: &str, to: &str| {
         let server = UdpSocket::bind(to).unwrap();
@@ -333,7 +333,7 @@ fn unknown() {
         pods: vec![(pod, PodChains::default())],
         ..PlanChange::default()
     };
-    for transaction in upkeep.change(&change, None).unwrap() {
+    for transaction in updater.change(&change, None).unwrap() {
         kernel.commit(&transaction).unwrap();
     }
     for to in ["127.0.0.1:5000", "127.0.0.1:5353"] {
@@ -345,7 +345,7 @@ fn unknown() {
         ..PlanChange::default()
     };
     let next = settings.generation.next(settings.mark);
-    for transaction in upkeep.change(&change, Some(next)).unwrap() {
+    for transaction in updater.change(&change, Some(next)).unwrap() {
         kernel.commit(&transaction).unwrap();
     }
     for to in ["127.0.0.1:5000", "127.0.0.1:5353"] {
