@@ -152,12 +152,11 @@ pub const MISTAKES: [Mistake; 38] = [
             .chains
             .iter()
             .find(|chain| is_named(&chain.name, "forward"));
-        let mut judged = forward.map(|chain| chain.rules.clone()).unwrap_or_default();
+        let mut rules = forward.map(|chain| chain.rules.clone()).unwrap_or_default();
         // Packets of the node have no input interface; the kernel refuses to match one in the
         // output hook.
         let to_senders = Statement::Verdict(Verdict::Jump(Name::word("senders")));
-        judged
-            .retain(|rule| !rule.statements.contains(&to_senders) && !looks_up(rule, "elsewhere"));
+        rules.retain(|rule| !rule.statements.contains(&to_senders) && !looks_up(rule, "elsewhere"));
         it.chains.push(Chain {
             name: Name::word("output"),
             hook: Some(Hook {
@@ -165,7 +164,7 @@ pub const MISTAKES: [Mistake; 38] = [
                 priority: -10,
                 nat: false,
             }),
-            rules: judged,
+            rules,
         });
     }),
     mistake("the two directions are swapped", |it| {

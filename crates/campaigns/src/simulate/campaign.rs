@@ -58,15 +58,15 @@ pub fn run(args: &SimulateArgs) -> Report {
         first,
         took: Duration::ZERO,
     };
-    let mut told = Instant::now();
+    let mut last_report = Instant::now();
     let mut seed = first;
     while seed < end && report.failing.len() < ENOUGH {
         let (counts, failing) = simulate(seed..(seed + PORTION).min(end), in_flight);
         report.counts.add(counts);
         seed += counts.seeds;
         report.failing.extend(failing);
-        if told.elapsed() > Duration::from_secs(10) {
-            told = Instant::now();
+        if last_report.elapsed() > Duration::from_secs(10) {
+            last_report = Instant::now();
             let mistakes = report.failing.len();
             // Progress only: a closed standard error is no failure.
             let _ = writeln!(std::io::stderr(), "seed {seed}: {mistakes} mistakes");
