@@ -82,7 +82,7 @@ fn texts() -> Vec<(PathBuf, String)> {
         "docs",
         "deploy",
         "examples",
-        "cases/README.md",
+        "cases",
         ".ci/run",
         ".pre-commit-hooks.yaml",
         "action.yml",
