@@ -167,13 +167,13 @@ impl IncrementalPlanner {
         IncrementalPlanner::merging(node, key, MERGE_OVER)
     }
 
-    /// [`IncrementalPlanner::new`] that merges unions of more steps than `merge_over` into sets.
+    /// Returns an empty planner that merges unions of more steps than `merge_over` into sets.
     pub fn merging(node: &str, key: HashKey, merge_over: usize) -> IncrementalPlanner {
         IncrementalPlanner::sharing(node, key, merge_over, SHARE_FROM)
     }
 
-    /// [`IncrementalPlanner::merging`] where groups of the same members share a set, from
-    /// `share_from` members on.
+    /// Returns a planner like [`IncrementalPlanner::merging`]. Groups of the same members share a
+    /// set if they have `share_from` members or more.
     pub fn sharing(
         node: &str,
         key: HashKey,
@@ -183,7 +183,8 @@ impl IncrementalPlanner {
         IncrementalPlanner::within(Budget::default(), node, key, merge_over, share_from)
     }
 
-    /// [`IncrementalPlanner::sharing`] with this budget for the NetworkPolicies of each namespace.
+    /// Returns a planner like [`IncrementalPlanner::sharing`], with this budget for the
+    /// NetworkPolicies of each namespace.
     pub fn within(
         budget: Budget,
         node: &str,

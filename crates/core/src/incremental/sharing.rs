@@ -105,7 +105,7 @@ impl Sharing {
     pub(super) fn new(least: usize, hashes: Hashes) -> Sharing {
         Sharing {
             hashes,
-            // Empty groups have no elements; to share their sets would only cause splits.
+            // Empty groups have no elements: sharing their sets would only cause splits.
             least: least.max(1),
             groups: FxHashMap::default(),
             users: FxHashMap::default(),

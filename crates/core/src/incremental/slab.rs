@@ -1,8 +1,8 @@
 //! Numbered entries whose numbers are used again, and an index that finds them by content.
 
 /// The number of entries in a piece.
-// Pieces instead of one `Vec`: a vector that has just doubled is half empty, and to grow it moves
-// all entries.
+// Pieces instead of one `Vec`: a vector that has just doubled is half empty, and growing moves all
+// entries.
 const PIECE: usize = 512;
 
 /// Entries, by number. The number of a removed entry is used again.
@@ -150,7 +150,7 @@ impl Index {
             && *bits != EMPTY
         {
             // A tombstone: an empty slot would hide entries behind it that could not have a slot
-            // before it. To move them up, as in the table of addresses, would need their hashes.
+            // before it. Moving them up, as in the table of addresses, would need their hashes.
             *bits = TAKEN_OUT;
             self.live -= 1;
         }

@@ -43,7 +43,7 @@ impl Texts {
         let at = self.arena.put(text);
         let id = self.texts.insert(Text { at, uses: 1 });
         let (texts, hashes, arena) = (&self.texts, &self.hashes, &self.arena);
-        // Entries do not store their hashes: to compute them when the index grows saves memory.
+        // Entries do not store their hashes. Computing them when the index grows saves memory.
         self.index.insert(hash, id, |id| {
             let text = texts.get(id).map(|it| arena.bytes(it.at));
             hashes.short(text.unwrap_or_default())

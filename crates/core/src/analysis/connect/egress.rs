@@ -71,8 +71,8 @@ impl UnionRules {
 
     /// Returns the rules whose runs cover each atom; `atoms` must be ascending.
     fn covering(&self, atoms: &[u32]) -> FxHashMap<u32, Vec<RuleId>> {
-        // A sweep over atoms and starts of runs. To look up each atom in all runs would take the
-        // product of both, and blocks of rules are many.
+        // A sweep over atoms and starts of runs. Looking up each atom in all runs would take the
+        // product of both, and rules have many blocks.
         let mut covering = FxHashMap::default();
         let mut open: Vec<(u32, RuleId)> = Vec::new();
         let mut runs = self.runs.iter().peekable();

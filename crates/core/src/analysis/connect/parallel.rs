@@ -15,7 +15,7 @@ const CHUNK: usize = 32;
 /// bounds the memory they take.
 const CHUNKS_AT_ONCE: usize = 16;
 
-/// Makes a result of each item by a worker, and calls `consume` with the results in the order of
+/// Lets workers make a result of each item, and calls `consume` with the results in the order of
 /// the items. Stops at the first error.
 pub(super) fn drive<W: Send, I: Sync, T: Send, E>(
     worker: &(dyn Fn() -> W + Sync),

@@ -28,8 +28,8 @@ pub(crate) fn numbers<'r>(lists: impl Iterator<Item = &'r [Run]>, n: usize) -> V
     let lists: Vec<&[Run]> = lists.collect();
     let words = lists.chunks(LISTS_OF_A_WORD);
     let mut level: Vec<Changes> = words.map(of_few).collect();
-    // Halves are joined as a tree. Joining one word after the other would pass over the changes of
-    // the first words once for each further word.
+    // Halves are joined as a tree. Joining one word after the other would walk the changes of the
+    // first words again for each further word.
     while level.len() > 1 {
         let mut halves = level.into_iter();
         let mut above = Vec::with_capacity(halves.len().div_ceil(2));

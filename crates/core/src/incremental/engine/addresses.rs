@@ -92,8 +92,8 @@ impl Engine {
         turnover: &GroupChanges,
     ) -> Vec<u32> {
         let mut groups = store.groups.get(before.groups).to_vec();
-        // The index has the groups of after the commit: without those that begin, and with those
-        // that end, it gives the ones of before.
+        // The index has the groups after the commit. Without the groups that begin, and with those
+        // that end, they are the groups before it.
         let stayed = self.groups.by_address(store, address, before.ports);
         let stayed = stayed.into_iter();
         groups.extend(stayed.filter(|id| turnover.begun.binary_search(id).is_err()));

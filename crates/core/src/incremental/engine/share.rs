@@ -118,7 +118,7 @@ impl Engine {
         }
         split.chains.sort_unstable_by_key(|(id, _)| *id);
         let ids: FxHashSet<RuleChainId> = renumbered.iter().map(|(id, ..)| *id).collect();
-        // Pods of the rest get their chains there, which are others than those of the split.
+        // The rest of the change has other chains for its own pods than the split.
         let others: BTreeSet<IpAddr> = change.pods.iter().map(|(address, _)| *address).collect();
         for (address, (_, chains)) in &self.pods {
             let Some(chains) = chains.filter(|_| !others.contains(address)) else {

@@ -311,7 +311,7 @@ impl Store {
 
     /// Undoes `fill`, except that the pod stays a member of its class. Returns the class, and a
     /// namespace that the caller must release.
-    // Mostly the new class is the old one. To leave it and join it again would make it idle for a
+    // Mostly the new class is the old one. Leaving and joining it again would make it idle for a
     // moment, and move the pod in its list.
     fn empty(&mut self, id: u32) -> (u32, u32) {
         let Some((class, stamp, one)) = self

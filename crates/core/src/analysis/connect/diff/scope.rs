@@ -17,8 +17,8 @@ pub(super) struct Scope {
     pub(super) destinations: Vec<bool>,
 }
 
-/// The number of changed policies above which every pod counts as affected: to evaluate all their
-/// subjects would cost more than to compare all flows.
+/// The number of changed policies above which every pod counts as affected: evaluating all their
+/// subjects would cost more than comparing all flows.
 const MOST_POLICIES: usize = 256;
 
 impl Scope {
