@@ -26,7 +26,7 @@ pub(crate) struct Reader<'a> {
 pub(crate) struct ReadStrategy {
     /// Whether block-style YAML is read without the full parser.
     pub(crate) blocks: bool,
-    /// How many bytes the pieces of a list have at least that are read in parallel.
+    /// The least size in bytes of the pieces of a list that are read in parallel.
     pub(crate) piece_bytes: usize,
 }
 

@@ -66,7 +66,7 @@ impl Source {
     /// get this one. Bytes that are not UTF-8 may occur in unread fields and are replaced; every
     /// field that is read rejects the replacement.
     pub fn served(kind: Kind, api_version: String, object: Vec<u8>) -> Source {
-        // The type is kept beside the text: to wrap the object in a list with its type would copy
+        // The type is kept beside the text: wrapping the object in a list with its type would copy
         // every event of a watch.
         Source {
             broken: Vec::new(),

@@ -5,8 +5,8 @@ use std::ops::Range;
 use crate::input::yaml::DocumentFlaw;
 use crate::problem::{Code, Span};
 
-/// Explains a syntax error of the YAML parser. `at` is its offset in the source that the document
-/// starts at `base` of.
+/// Explains a syntax error of the YAML parser. `at` is its offset in the source, and `base` that of
+/// the document.
 pub(crate) fn yaml_flaw(document: &str, base: usize, at: usize, info: &str) -> DocumentFlaw {
     let at = at.min(base + document.len());
     let mut flaw = DocumentFlaw {
@@ -160,7 +160,7 @@ fn quoted_length(text: &str) -> Option<usize> {
     None
 }
 
-/// The character at an offset of the source that the document starts at `base` of.
+/// The character at an offset of the source. `base` is the offset of the document.
 fn character(document: &str, base: usize, at: usize) -> Span {
     let Span { start, end } = Span::character(document, at - base);
     Span::new(base + start as usize, base + end as usize)

@@ -20,8 +20,8 @@ const ROOT_LIST: usize = 2;
 /// How long a key may be. The full parser stops its search for a colon a little later.
 const MAX_KEY: usize = 512;
 
-/// From this many bytes without a node on, punctuation is counted, and how much of it is too much:
-/// the full parser has a budget for it.
+/// Punctuation is counted after more than this many bytes without a node, and more than this many
+/// signs are too many: the full parser has a budget for them.
 const MANY_SIGNS: usize = 1 << 16;
 
 /// Reads one document of a text, or gives it up; see the module above. A long list is scanned in

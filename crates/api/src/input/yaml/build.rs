@@ -50,7 +50,8 @@ pub(crate) fn read(text: &str, range: Range<usize>) -> (Tree<'_>, Vec<DocumentFl
     }
 }
 
-/// How many bytes are read at most to read a document again with a piece of its layout ignored.
+/// The number of bytes read, in all attempts, after which a document is not read again with more of
+/// its layout ignored.
 const MOST_READ_AGAIN: usize = 1 << 23;
 
 /// How much punctuation of flow style may occur between two events of the parser, which keeps every
