@@ -49,22 +49,22 @@ struct Dialect {
 const SPEC: Fields = Fields::strict(&["priority", "subject", "ingress", "egress"]).hints(&[
     (
         "tier",
-        "AdminNetworkPolicy is the Admin tier by itself; `tier` is a field of ClusterNetworkPolicy",
+        "an AdminNetworkPolicy is always in the Admin tier; `tier` is a field of ClusterNetworkPolicy",
     ),
     ("podSelector", "select the pods with `subject`"),
     (
         "policyTypes",
-        "an AdminNetworkPolicy isolates nothing by itself; remove it",
+        "an AdminNetworkPolicy does not isolate; remove `policyTypes`",
     ),
 ]);
 const BASELINE_SPEC: Fields = Fields::strict(&["subject", "ingress", "egress"]).hints(&[
     (
         "priority",
-        "there is only one BaselineAdminNetworkPolicy, so it has no priority",
+        "a cluster has one BaselineAdminNetworkPolicy; it has no priority",
     ),
     (
         "tier",
-        "BaselineAdminNetworkPolicy is the Baseline tier by itself",
+        "a BaselineAdminNetworkPolicy is always in the Baseline tier",
     ),
     ("podSelector", "select the pods with `subject`"),
 ]);
@@ -153,7 +153,7 @@ fn one_dialect(
         let message = if early.1 == late.1 {
             "this peer has the shapes of two releases at once"
         } else {
-            "this peer has the shape of another release than an earlier one"
+            "this peer has another release's shape than an earlier peer"
         };
         d.report_two(
             Code::DialectMixed,
@@ -172,7 +172,7 @@ fn one_dialect(
             Code::DialectMixed,
             &list.index(*index),
             *span,
-            "this peer exists only since v0.1.3, and other peers of the object have the shape before it",
+            "this peer has the shape since v0.1.3; other peers have the earlier shape",
             "write the other peers in the newer shape: `namespaces: {matchLabels: ...}`",
         );
         let rules = match direction {

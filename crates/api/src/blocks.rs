@@ -64,7 +64,7 @@ pub(crate) fn cidr(d: &mut Decode<'_, '_>, at: &At<'_>, rule: CidrRule) -> Reada
             at,
             text.span,
             format!(
-                "{} has leading zeros, which new objects may not have",
+                "{} has leading zeros, which new objects must not have",
                 ticked(&text.value)
             ),
             format!("they are read as decimal; write `{}`", parsed.cidr),

@@ -19,7 +19,7 @@ const SPEC: Fields =
         ("podSelector", "select the pods with `subject`"),
         (
             "policyTypes",
-            "a ClusterNetworkPolicy isolates nothing by itself; remove it",
+            "a ClusterNetworkPolicy does not isolate; remove `policyTypes`",
         ),
         ("appliedTo", "in v1alpha2, select the pods with `subject`"),
     ]);

@@ -458,7 +458,7 @@ fn domain(d: &mut Decode<'_, '_>, at: &At<'_>, text: &Text<'_>) -> Readable<Doma
                     at,
                     text.span,
                     format!(
-                        "the API accepts {}, which is hardly a host name",
+                        "the API accepts {}, which is probably not a host name",
                         ticked(&text.value)
                     ),
                     "write a host name; for addresses use `networks`",

@@ -140,7 +140,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         // A value that is wrong because Helm has not rendered it.
         if code.severity() == Severity::Error && template_start(self.written(span)).is_some() {
             code = Code::HelmTemplate;
-            message = "this value is a template that has not been rendered".to_owned();
+            message = "this value is an unrendered template".to_owned();
             help = crate::manifest::RENDER_HELP.to_owned();
         }
         self.push(code, at.text(), span, message, help, None);

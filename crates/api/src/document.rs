@@ -236,7 +236,7 @@ impl<'a> Reader<'a> {
             ("kind", kind)
         };
         if is_template(version.0, kind.0) {
-            let message = "this value is a template that has not been rendered";
+            let message = "this value is an unrendered template";
             let problem = self.problem(Code::HelmTemplate, span, message, Some(RENDER_HELP));
             part.problems.push(problem);
             return None;

@@ -491,7 +491,11 @@ fn unknown_kind(api_version: &str, kind: &str, kinds: &[&str]) -> RecognizedKind
     };
     RecognizedKind::Wrong(WrongKind {
         code: Code::UnknownKind,
-        message: format!("{} has no kind {}", ticked(api_version), ticked(kind)),
+        message: format!(
+            "API version {} has no kind {}",
+            ticked(api_version),
+            ticked(kind)
+        ),
         help,
         in_version: false,
         meant: None,
@@ -554,7 +558,11 @@ fn policy_in_other_version(api_version: &str, kind: &str, versions: &[&str]) -> 
     };
     RecognizedKind::Wrong(WrongKind {
         code: Code::UnknownVersion,
-        message: format!("{} has no kind {}", ticked(api_version), ticked(kind)),
+        message: format!(
+            "API version {} has no kind {}",
+            ticked(api_version),
+            ticked(kind)
+        ),
         help,
         in_version: true,
         meant,

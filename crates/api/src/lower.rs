@@ -297,11 +297,11 @@ fn problems(objects: &Objects<'_, '_>, cluster: &Cluster<'_>) -> Vec<Problem> {
         let winner = cluster.pod_name(conflict.winner);
         let message = match conflict.loser {
             Some(_) => format!(
-                "the address {} is also that of `{winner}`, which keeps it",
+                "`{winner}` also has the address {} and keeps it",
                 conflict.address
             ),
             None => format!(
-                "the address {} is also a node's; it counts as the pod's",
+                "a node also has the address {}; it counts as the pod's",
                 conflict.address
             ),
         };

@@ -206,7 +206,7 @@ fn check_namespace(d: &mut Decode<'_, '_>, at: &At<'_>, text: &Text<'_>, scope: 
             at,
             text.span,
             format!("{} is not the name of a namespace", ticked(&text.value)),
-            "a namespace has lower-case letters, digits and `-`, at most 63 characters, and starts and ends with a letter or digit",
+            "the name of a namespace has lower-case letters, digits and `-`, at most 63 characters, and starts and ends with a letter or digit",
         );
     }
 }

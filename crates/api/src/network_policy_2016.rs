@@ -219,7 +219,7 @@ fn unreadable_isolation(d: &mut Decode<'_, '_>, at: &At<'_>, value: &Text<'_>, h
         at,
         value.span,
         format!(
-            "{} is not a value of this annotation; the namespace is isolated",
+            "{} is not a value of this annotation; it isolates the namespace",
             ticked(&value.value)
         ),
         help,

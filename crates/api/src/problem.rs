@@ -104,7 +104,7 @@ palisade_core::codes! {
     NotUtf8 = "NOT-UTF8", Error, "The document has bytes that are not UTF-8.";
     ControlCharacter = "CONTROL-CHARACTER", Error, "The document has a character that YAML does not allow.";
     TabIndent = "TAB-INDENT", Error, "A tab is used for indentation, where YAML needs spaces.";
-    HelmTemplate = "HELM-TEMPLATE", Error, "The document is a Helm template that has not been rendered.";
+    HelmTemplate = "HELM-TEMPLATE", Error, "The document is an unrendered Helm template.";
     DuplicateKey = "DUPLICATE-KEY", Error, "A mapping has a key twice; readers differ in which one they keep.";
     AliasUndefined = "ALIAS-UNDEFINED", Error, "An alias names an anchor that the document does not define before it.";
     AliasCycle = "ALIAS-CYCLE", Error, "An alias is inside the value it names.";
@@ -144,7 +144,7 @@ palisade_core::codes! {
     CidrInvalid = "CIDR-INVALID", Error, "The text is not an address block.";
     CidrExcept = "CIDR-EXCEPT", Error, "An exception is not inside its block.";
     CidrHostbits = "CIDR-HOSTBITS", Info, "An address block has bits set after its prefix; they have no effect.";
-    CidrLeadingZeros = "CIDR-LEADING-ZEROS", Warning, "An address has leading zeros, which new objects may not have.";
+    CidrLeadingZeros = "CIDR-LEADING-ZEROS", Warning, "An address has leading zeros, which new objects must not have.";
     PortName = "PORT-NAME", Error, "The text is not a port name.";
     PortNameOdd = "PORT-NAME-ODD", Warning, "No container port can have this name; the rule never matches by it.";
     PortNameCrowded = "PORT-NAME-CROWDED", Warning, "Too many ports of one pod have the same name; ingress rules of NetworkPolicies do not match it there.";
@@ -154,7 +154,7 @@ palisade_core::codes! {
     RelatedCase = "RELATED-CASE", Warning, "A relation is written in lower case.";
     AnpPrunedWide = "ANP-PRUNED-WIDE", Warning, "Newer clusters would store this peer as one that matches every namespace.";
     DomainInvalid = "DOMAIN-INVALID", Error, "The text is not a domain name pattern.";
-    DomainOdd = "DOMAIN-ODD", Warning, "The API accepts the domain name, which is hardly a host name.";
+    DomainOdd = "DOMAIN-ODD", Warning, "The API accepts the domain name, which is probably not a host name.";
     DomainAction = "DOMAIN-ACTION", Error, "Only rules that accept can have domain names.";
     Channel = "CHANNEL", Warning, "Not every release channel of the API accepts this.";
     BareSelector = "BARE-SELECTOR", Warning, "A selector of the 2016 proposal is written as a bare map of labels.";

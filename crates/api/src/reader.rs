@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
             .find_map(|flaw| template_after(document, flaw.span.start as usize - range.start));
         if let Some(at) = template {
             let span = Span::new(range.start + at, range.start + at + 2);
-            let message = "this is a template that has not been rendered";
+            let message = "this is an unrendered template";
             part.problems
                 .push(self.problem(Code::HelmTemplate, span, message, Some(RENDER_HELP)));
             return;

@@ -158,12 +158,7 @@ impl<'a> Builder<'a> {
         let line = rest.lines().next().unwrap_or_default();
         let span = Span::new(self.base, self.base + "%YAML ".len() + line.len());
         let help = Some("write `%YAML 1.1`, or remove the line");
-        self.flaw(
-            Code::YamlSyntax,
-            span,
-            "this is not YAML: there is no such version",
-            help,
-        );
+        self.flaw(Code::YamlSyntax, span, "unknown YAML version", help);
         Err(Stop)
     }
 
@@ -493,7 +488,7 @@ impl<'a> Builder<'a> {
                 self.flaw(
                     Code::YamlTag,
                     span,
-                    format!("the tag {} has no meaning here", ticked(&tag_text(tag))),
+                    format!("the tag {} is not supported here", ticked(&tag_text(tag))),
                     Some("remove the tag"),
                 );
             }
