@@ -160,7 +160,7 @@ fn peer() -> Schema {
         ]),
     );
     Schema::object(
-        "Pods and namespaces, which must both match; or addresses.",
+        "Pods and namespaces; both must match. Or addresses.",
         [
             ("podSelector", select("The pods by their labels.")),
             ("namespaces", namespaces),

@@ -52,11 +52,8 @@ pub(crate) fn selector_fields(channel: Channel, object: Schema) -> Schema {
             ]),
         );
     }
-    let expressions = Schema::list("Requirements, all of which must hold.", expression);
-    let labels = Schema::map(
-        "Labels, all of which must be there with these values.",
-        value,
-    );
+    let expressions = Schema::list("Requirements; all must match.", expression);
+    let labels = Schema::map("Labels that must all be present with these values.", value);
     object
         .field("matchExpressions", expressions.atomic_list())
         .field("matchLabels", labels)
