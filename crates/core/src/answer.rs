@@ -79,7 +79,7 @@ pub enum QueryError {
     )]
     NoAddress(String),
     /// A loopback address stands for the source itself, and the source is outside the cluster.
-    #[error("{0} is a loopback address; only a pod or node itself reaches it")]
+    #[error("{0} is a loopback address; only the pod or node itself reaches it")]
     Loopback(IpAddr),
     /// A block of loopback, multicast or other addresses that no endpoint has.
     #[error("no endpoint can have an address in {0}")]

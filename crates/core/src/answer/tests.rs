@@ -484,7 +484,7 @@ fn addresses_that_no_endpoint_has_are_errors() {
     let cluster = with_policies(Vec::new());
     assert_eq!(
         answer(&cluster, "203.0.113.7 127.0.0.1 tcp/80"),
-        "127.0.0.1 is a loopback address; only a pod or node itself reaches it"
+        "127.0.0.1 is a loopback address; only the pod or node itself reaches it"
     );
     assert_eq!(
         answer(&cluster, "x/a 0.0.0.0 tcp/80"),
