@@ -186,7 +186,7 @@ impl Server {
         match has_group(&groups, &group_version) {
             Ok(false) => Ok(false),
             Ok(true) => Err(RequestFailure::Failed(format!(
-                "the server lists {group_version} and does not serve it"
+                "the server lists {group_version} but does not serve it"
             ))),
             Err(cause) => Err(RequestFailure::Failed(cause)),
         }
@@ -233,7 +233,7 @@ impl Server {
 
     fn late(&self) -> RequestFailure {
         let seconds = self.timeout.as_secs_f64();
-        RequestFailure::Failed(format!("no answer from {} in {seconds} s", self.url))
+        RequestFailure::Failed(format!("no response from {} in {seconds} s", self.url))
     }
 }
 

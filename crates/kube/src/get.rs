@@ -56,7 +56,7 @@ impl Server {
             }
         }
         Err(ListError::Failed(
-            "the list expired before its last page, several times".to_owned(),
+            "the list expired several times before its last page".to_owned(),
         ))
     }
 
@@ -135,7 +135,7 @@ impl<B: AsyncBufRead> PageObjects<B> {
         // The limit is for each part: a large page over a slow connection may take longer as a
         // whole.
         let arrived = tokio::time::timeout(self.patience, self.bytes.fill_buf()).await;
-        let arrived = arrived.map_err(|_| "the list stopped arriving".to_owned())?;
+        let arrived = arrived.map_err(|_| "the server stopped sending the list".to_owned())?;
         let arrived = arrived.map_err(|error| innermost(&error))?;
         if arrived.is_empty() {
             return Ok(None);

@@ -393,7 +393,8 @@ impl Reflector {
         match page.more {
             // The same token again would be requested for ever.
             Some(more) if after == Some(more.as_str()) => {
-                let problem = WatchProblem::Failing("the list does not advance".to_owned());
+                let problem =
+                    WatchProblem::Failing("the server repeated a continue token".to_owned());
                 self.failed(ReflectorState::Listing(None), problem, random, events)
             }
             Some(more) => ReflectorState::Listing(Some(more)),

@@ -171,7 +171,7 @@ impl WatchLines {
                 let object = String::from_utf8_lossy(&object);
                 Ok(WatchLine::Refused(StatusError::of(500, &object)))
             }
-            _ => Err("a watch event of unknown type".to_owned()),
+            _ => Err("a watch event of an unknown type".to_owned()),
         }
     }
 }

@@ -361,7 +361,7 @@ async fn next_line(bytes: &mut (impl AsyncBufRead + Unpin), splitter: &mut Watch
             Err(_) => return Response::Silent,
             Ok(Err(error)) => return Response::Failed(innermost(&error)),
             Ok(Ok([])) if splitter.is_within() => {
-                return Response::Failed("the watch broke off".to_owned());
+                return Response::Failed("the connection closed within a watch event".to_owned());
             }
             Ok(Ok([])) => return Response::Ended,
             Ok(Ok(arrived)) => arrived,

@@ -220,7 +220,7 @@ fn unreadable(url: &str, resource: Resource, words: &str) -> String {
     let has = |part: &str| words.to_lowercase().contains(part);
     let advice = if has("certificate") {
         "the certificate authority of the kubeconfig must be the one that signed the server's certificate, for this address"
-    } else if has("refused") || has("unreachable") || has("lookup") || has("no answer") {
+    } else if has("refused") || has("unreachable") || has("lookup") || has("no response") {
         "check that the server of the kubeconfig is the right one and runs; --context chooses another, --request-timeout waits longer"
     } else {
         "the log of the server may have more details"

@@ -284,7 +284,7 @@ fn a_list_that_does_not_advance_restarts() {
     reflector.handle(page("7", Some("next")), MIDDLE);
     reflector.handle(Response::Opened, MIDDLE);
     let events = reflector.handle(page("7", Some("next")), MIDDLE);
-    assert_eq!(events, [failing("the list does not advance")]);
+    assert_eq!(events, [failing("the server repeated a continue token")]);
     assert_eq!(rested(&mut reflector), NextAction::List(None));
 }
 

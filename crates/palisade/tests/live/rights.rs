@@ -236,7 +236,7 @@ pub(crate) fn broken(bed: &Bed) {
     bed.api.resume();
     assert_eq!(ran.code, 2);
     assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
-    assert!(ran.err.contains("no answer from"), "{}", ran.err);
+    assert!(ran.err.contains("no response from"), "{}", ran.err);
     let ran = bed.palisade_as(Path::new("/dev/null"), &FLOW);
     assert_eq!(ran.code, 2, "{}", ran.err);
 }
