@@ -403,7 +403,7 @@ fn check(ruleset: &Ruleset) -> Result<(), Error> {
                 if fields.get(set).is_some_and(|fields| *fields != key) {
                     let name = &chain.name;
                     return Err(Error::Unusable(format!(
-                        "rule {number} of chain {name} looks up a key of other fields in set {set}"
+                        "rule {number} of chain {name} has other key fields than set {set}"
                     )));
                 }
             }

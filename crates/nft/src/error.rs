@@ -26,10 +26,10 @@ pub enum Error {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The kernel did not answer whether it carried out a transaction.
-    #[error("the kernel did not answer; read its tables back before a retry")]
+    #[error("the kernel did not respond; read its tables back before a retry")]
     NoAnswer,
     /// The kernel's answer to a transaction could not be read.
-    #[error("cannot read the kernel's answer: {source}; read its tables back before a retry")]
+    #[error("cannot read the kernel's response: {source}; read its tables back before a retry")]
     Unread {
         /// The error of the call.
         source: io::Error,

@@ -198,9 +198,7 @@ impl fmt::Display for UpdateError {
             }
             UpdateError::Chains => f.write_str("the table would have too many chains"),
             UpdateError::Sets => f.write_str("the table would have too many sets"),
-            UpdateError::Unknown => {
-                f.write_str("the change names an object that the table does not have")
-            }
+            UpdateError::Unknown => f.write_str("the change names an unknown group or rule chain"),
         }
     }
 }

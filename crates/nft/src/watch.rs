@@ -87,7 +87,7 @@ impl Watcher {
             let now = Instant::now();
             left = end.map_or(timeout, |end| end.saturating_duration_since(now));
             // Messages that arrived in time are read to the last, however long that takes: they may
-            // be about other tables.
+            // concern other tables.
             if is_silent && left.is_zero() {
                 break;
             }

@@ -163,6 +163,6 @@ fn keys_must_be_those_of_the_set() {
     let error = batches(&wrong, 1 << 20).unwrap_err().to_string();
     assert_eq!(
         error,
-        "the ruleset is unusable: rule 3 of chain c-0 looks up a key of other fields in set set"
+        "the ruleset is unusable: rule 3 of chain c-0 has other key fields than set set"
     );
 }
