@@ -60,13 +60,13 @@ pub enum Unprobeable {
     #[error("the address of {0} belongs to another endpoint")]
     AddressTaken(String),
     /// No packet of it can begin a connection.
-    #[error("it begins no connection, or never leaves its link")]
+    #[error("the flow begins no connection, or never leaves its link")]
     Unplaced,
     /// The ports of a node for translations are used up.
     #[error("the lab has too few ports for the flows through this node")]
     TooMany,
     /// It has no port to translate.
-    #[error("only ports can be translated: it cannot pass through a node or a Service")]
+    #[error("a flow without ports cannot pass through a node or a Service")]
     Portless,
 }
 

@@ -77,7 +77,7 @@ pub enum TopologyError {
         reason: &'static str,
     },
     /// A pod is on a node that does not exist.
-    #[error("pod {pod} is on node {node}, but there are only {nodes} nodes")]
+    #[error("pod {pod} is on node {node}; the topology has {nodes} nodes")]
     NoSuchNode {
         /// The pod's index.
         pod: usize,

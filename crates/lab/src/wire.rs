@@ -128,7 +128,7 @@ pub enum WireError {
     Pin(Errno),
     /// A marker was lost: absence of packets proves nothing.
     #[error(
-        "a marker packet did not come back within {} seconds: missing packets prove nothing, and the \
+        "a marker packet did not return within {} seconds, and missing packets prove nothing; the \
          machine may be overloaded; try again",
         PATIENCE.as_secs()
     )]

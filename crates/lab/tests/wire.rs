@@ -382,6 +382,6 @@ fn a_wrong_topology_is_refused() {
     let error = LabNetwork::build(&wrong, &|_| ()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "pod 1 is on node 7, but there are only 1 nodes"
+        "pod 1 is on node 7; the topology has 1 nodes"
     );
 }

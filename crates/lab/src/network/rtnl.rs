@@ -50,7 +50,7 @@ pub enum RtnlError {
         source: io::Error,
     },
     /// An answer could not be read.
-    #[error("cannot read the kernel's rtnetlink answer: {0}")]
+    #[error("cannot read the kernel's rtnetlink response: {0}")]
     Unreadable(String),
 }
 

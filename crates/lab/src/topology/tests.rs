@@ -76,6 +76,6 @@ fn a_pod_needs_a_node() {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "pod 0 is on node 1, but there are only 1 nodes"
+        "pod 0 is on node 1; the topology has 1 nodes"
     );
 }
