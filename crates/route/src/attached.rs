@@ -23,7 +23,7 @@ impl AttachedPrograms {
     pub fn words(&self) -> Option<String> {
         let why = self.refused.as_ref()?;
         Some(format!(
-            "cannot check for eBPF programs attached by tcx, which may send packets past all policies ({why}): allow the agent the system call bpf (capability BPF), or set --bpf=allow if there are none"
+            "cannot check for eBPF programs attached by tcx ({why}); they may send packets past all policies: grant CAP_BPF, or set --bpf=allow if there are none"
         ))
     }
 }

@@ -123,12 +123,12 @@ impl Bypass {
                 "packets of pods bypass this node's network stack ({interface}): this network plugin is not supported"
             ),
             Bypass::Elsewhere { interface } => format!(
-                "this node does not forward to its pods itself; packets to all of them leave by {interface}: this network plugin is not supported"
+                "all packets to this node's pods leave the node by {interface}: this network plugin is not supported"
             ),
             Bypass::Beside { interface, .. } => format!(
                 "pods use sub-interfaces of {interface} (macvlan, ipvlan, SR-IOV); their packets bypass this node's network stack: this network plugin is not supported"
             ),
-            Bypass::Services => "IPVS translates Services: packets reach pods behind Services past their policies, and egress is evaluated for the Service's address; set kube-proxy to nftables or iptables mode".to_owned(),
+            Bypass::Services => "IPVS translates Services: packets bypass the policies of pods behind Services, and egress is evaluated for the Service's address; set kube-proxy to nftables or iptables mode".to_owned(),
             Bypass::Program { interface, point } => {
                 let point = match point {
                     HookPoint::Xdp => "XDP",

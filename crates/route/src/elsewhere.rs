@@ -78,7 +78,7 @@ impl UncheckedSenders {
         } = self;
         if *leads_elsewhere {
             return format!(
-                "pods behind {interface} can send with any address that no pod of this node has: the interface leads elsewhere, too; remove NET_RAW from the pods"
+                "pods behind {interface} can send with any address but those of this node's pods: the interface also leads elsewhere; remove NET_RAW from the pods"
             );
         }
         format!(

@@ -31,7 +31,7 @@ pub enum Error {
     #[error("cannot query the kernel for routes")]
     Socket(#[from] io::Error),
     /// An answer could not be parsed.
-    #[error("cannot parse the kernel's answer to a route query: {0}")]
+    #[error("cannot parse the kernel's response to a route query: {0}")]
     Unreadable(String),
     /// The list of virtual services exists and cannot be read.
     #[error("cannot read the kernel's list of IPVS virtual services")]
