@@ -578,7 +578,7 @@ fn readable<'m, 'a>(
         _ => {
             let why = manifests.problems.iter().find(|it| it.is_error());
             Err(why.map_or_else(
-                || "it is another object than requested".to_owned(),
+                || "the server sent another object than requested".to_owned(),
                 |it| name(&it.message),
             ))
         }

@@ -262,7 +262,7 @@ impl<B: Connect> Driver<B> {
             let began = Instant::now();
             for message in first.into_iter().chain(receiver.try_iter()) {
                 if let Message::End(signal) = message {
-                    info!(signal, "ending; the installed table stays active");
+                    info!(signal, "stopping; the installed table stays active");
                     self.state.stop();
                     return;
                 }
@@ -507,7 +507,7 @@ impl<B: Connect> Driver<B> {
         let failures = self.agent.failures();
         if failures > 0 {
             return Some(format!(
-                "the kernel refused {failures} times in a row; the log has the reason"
+                "the kernel refused {failures} changes in a row; see the log"
             ));
         }
         let lag = self.agent.lag(self.now()).unwrap_or_default();

@@ -176,7 +176,7 @@ impl EventRecorder {
             return None;
         }
         let shown = several(objects, 3);
-        let note = format!("Some objects are not enforced as written: {shown}");
+        let note = format!("The agent cannot enforce some objects as written: {shown}");
         self.record_once(now, EventReason::ObjectUnreadable, &shown, note)
     }
 
@@ -204,7 +204,7 @@ impl EventRecorder {
             return None;
         }
         let shown = several(paths, 3);
-        let note = format!("Policies are bypassed on this node: {shown}");
+        let note = format!("Packets bypass the policies on this node: {shown}");
         self.record_once(now, EventReason::PoliciesBypassed, &shown, note)
     }
 
@@ -215,7 +215,7 @@ impl EventRecorder {
             return None;
         }
         let shown = several(pods, 3);
-        let note = format!("Source addresses are not checked everywhere on this node: {shown}");
+        let note = format!("The agent cannot check all source addresses on this node: {shown}");
         self.record_once(now, EventReason::SendersUnchecked, &shown, note)
     }
 
@@ -227,14 +227,14 @@ impl EventRecorder {
         why: Option<&str>,
     ) -> Option<(EventReason, String)> {
         let why = why?;
-        let note = format!("Policies may be bypassed on this node: {why}");
+        let note = format!("Packets may bypass the policies on this node: {why}");
         self.record_once(now, EventReason::ProgramsUnchecked, why, note)
     }
 
     /// Takes the reason why pods are open that must be closed. Returns the Event to write, if any.
     pub fn unclosed(&mut self, now: Duration, why: Option<&str>) -> Option<(EventReason, String)> {
         let why = why?;
-        let note = format!("Pods of this node are open that must be closed: {why}");
+        let note = format!("Pods of this node are open although they must be closed: {why}");
         self.record_once(now, EventReason::PodsUnclosed, why, note)
     }
 

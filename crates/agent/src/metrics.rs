@@ -95,7 +95,7 @@ macro_rules! metrics {
 metrics! {
     programming: Family<StageLabel, Histogram, fn() -> Histogram> =
         "policy_programming_duration" in Seconds,
-        "Time from a change to its commit in the kernel: since it arrived, and since it was written, by the API server's clock in whole seconds",
+        "Time from a change to its commit in the kernel; stage arrived: since it reached the agent; written: since the API server's timestamp, in whole seconds",
         Family::new_with_constructor(durations as fn() -> Histogram);
     pod_programming: Histogram = "pod_programming_duration" in Seconds,
         "Time from the arrival of a pod of this node with an address to its commit in the kernel",
@@ -139,7 +139,7 @@ metrics! {
     bypasses: Gauge = "policies_bypassed",
         "Paths on which packets of this node's pods bypass its policies, or may";
     unclosed: Gauge = "pods_unclosed",
-        "1 while pods of this node are open that must be closed, because their addresses are unknown";
+        "1 while pods of this node are open although they must be closed; their addresses are unknown";
     listen_failures: Counter = "listen_failures",
         "Failures to listen on the address for health and metrics";
     conntrack_entries: Gauge = "conntrack_entries", "Connections tracked by the kernel";

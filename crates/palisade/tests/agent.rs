@@ -196,7 +196,8 @@ fn a_broken_file_keeps_its_last_objects() {
         "policies.yaml",
         "apiVersion: networking.k8s.io/v1\nkind: [\n",
     );
-    nodes.wait_until_not_ready("policies.yaml has unreadable parts");
+    let file = nodes.source().join("policies.yaml");
+    nodes.wait_until_not_ready(&format!("cannot read parts of {}", file.display()));
     nodes.assert_passes(A, C, TCP_81, false);
     nodes.assert_passes(A, C, TCP_8080, true);
     assert!(

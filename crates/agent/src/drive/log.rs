@@ -29,7 +29,7 @@ pub(super) fn log_errors(path: &str, faults: &ObjectErrors) {
     if faults.is_kept {
         error!("cannot read {path}; its previous content stays enforced");
     } else if faults.is_unreadable {
-        error!("{path} has unreadable parts, which are not enforced");
+        error!("cannot read parts of {path}; they are not enforced");
     } else {
         warn!("{path} has errors; the affected rules fail closed");
     }
@@ -42,8 +42,8 @@ pub(super) fn log(outcome: &SyncOutcome) {
             generation,
             latency,
         } => {
-            let took = latency.arrived;
-            info!(?why, generation, ?took, "table installed");
+            let latency = latency.arrived;
+            info!(?why, generation, ?latency, "table installed");
         }
         SyncOutcome::Closed => {
             info!("no table installed; pods of this node are closed until all objects are synced");
@@ -54,8 +54,8 @@ pub(super) fn log(outcome: &SyncOutcome) {
             generation,
             took,
         } => {
-            let took = took.arrived;
-            debug!(transactions, generation, ?took, "table updated");
+            let latency = took.arrived;
+            debug!(transactions, generation, ?latency, "table updated");
         }
         SyncOutcome::Unaffected => debug!("no change for this node"),
         SyncOutcome::Drifted(changes) => {
@@ -73,6 +73,6 @@ pub(super) fn log(outcome: &SyncOutcome) {
             why,
             again_in,
             times,
-        } => error!(times, ?again_in, "cannot {what}: {why}"),
+        } => error!(attempts = times, retry_in = ?again_in, "cannot {what}: {why}"),
     }
 }

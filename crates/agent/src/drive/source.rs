@@ -300,7 +300,7 @@ impl SourceState {
             } => {
                 let mut missing = troubles.clone();
                 for path in objects.unreadable() {
-                    missing.push(format!("{} has unreadable parts", shown(path)));
+                    missing.push(format!("cannot read parts of {}", shown(path)));
                 }
                 missing
             }

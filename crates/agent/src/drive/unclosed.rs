@@ -44,7 +44,7 @@ impl UnclosedMonitor {
         let Some(reason) = reason else {
             self.since = None;
             if self.reported.take().is_some() {
-                info!("pods of this node are no longer open");
+                info!("all pods of this node that must be closed are closed");
             }
             return None;
         };

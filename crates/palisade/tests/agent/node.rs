@@ -142,7 +142,7 @@ impl Nodes {
         nodes
     }
 
-    fn source(&self) -> PathBuf {
+    pub(crate) fn source(&self) -> PathBuf {
         self.directory.path().join("objects")
     }
 
