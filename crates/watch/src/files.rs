@@ -121,7 +121,7 @@ impl Files {
         &self.troubles
     }
 
-    /// Returns the paths without notifications, whose changes are noticed late.
+    /// Returns the paths without notifications, whose changes are found by polling.
     pub fn unwatched(&self) -> &[AccessError] {
         self.watch.troubles()
     }
