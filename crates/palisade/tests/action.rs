@@ -81,7 +81,7 @@ fn a_change_that_allows_more_fails_and_says_who_gains() {
     assert_eq!(run.outputs["result"], "wider");
     assert!(
         run.log
-            .contains("::error title=Network policy::The change allows a flow that was denied.")
+            .contains("::error title=Network policy::The change newly allows a flow.")
     );
     let comments = service.comments();
     assert_eq!(comments.len(), 1, "{comments:?}");

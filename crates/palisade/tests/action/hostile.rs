@@ -41,7 +41,7 @@ fn invalid_manifests_fail_and_are_shown_but_not_in_the_comment() {
     }
     let comment = &service.comments()[0].body;
     assert!(
-        comment.contains("could not be compared") && !comment.contains("hush"),
+        comment.contains("Cannot compare the manifests") && !comment.contains("hush"),
         "{comment}"
     );
 }

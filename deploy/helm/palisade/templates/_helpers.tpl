@@ -7,7 +7,7 @@ app.kubernetes.io/component: {{ . }}
 app.kubernetes.io/part-of: palisade
 {{- end }}
 
-{{/* What the agent's pods are found by. It must never change: a DaemonSet cannot be updated to another. */}}
+{{/* What the agent's pods are selected by. It must never change: a DaemonSet cannot be updated to another. */}}
 {{- define "palisade.selector" -}}
 app.kubernetes.io/name: palisade
 app.kubernetes.io/component: agent
@@ -21,7 +21,7 @@ app.kubernetes.io/component: agent
 {{- end -}}
 {{- end }}
 
-{{/* Where the kubelet asks: the node's loopback, unless only another address is listened at. */}}
+{{/* The address that the kubelet probes: the node's loopback, unless the agent listens at another address only. */}}
 {{- define "palisade.probeHost" -}}
 {{- if has .Values.metrics.address (list "0.0.0.0" "[::]") -}}
 127.0.0.1
@@ -30,7 +30,7 @@ app.kubernetes.io/component: agent
 {{- end -}}
 {{- end }}
 
-{{/* Whether only the node itself can ask. */}}
+{{/* Whether only the node itself can connect. */}}
 {{- define "palisade.isLocal" -}}
 {{- if or (hasPrefix "127." .Values.metrics.address) (eq .Values.metrics.address "[::1]") -}}yes{{- end -}}
 {{- end }}
