@@ -133,8 +133,8 @@ pub(crate) struct ClusterArgs {
     #[command(flatten)]
     pub(crate) input: InputArgs,
 
-    /// Continue past invalid objects: unreadable rules fail closed. Continue also without policies
-    /// that the cluster refuses to list
+    /// Continue past invalid objects: unreadable rules fail closed. Also continue if the server
+    /// refuses to list policies, namespaces or nodes
     #[arg(long)]
     pub(crate) lenient: bool,
 
@@ -142,9 +142,8 @@ pub(crate) struct ClusterArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) dns: Option<PathBuf>,
 
-    /// How many entries the NetworkPolicies of one namespace may have together, as set for the
-    /// agents [default: 100000]; 0: any number. A policy that does not fit isolates its pods and
-    /// allows nothing
+    /// The most entries of all NetworkPolicies of a namespace [default: 100000]; 0: no limit; use
+    /// the agents' value. A policy over the budget isolates its pods and allows nothing
     #[arg(long, value_name = "ENTRIES")]
     pub(crate) namespace_budget: Option<u64>,
 }
@@ -177,8 +176,8 @@ A flow is allowed if both directions allow it: egress at the source, ingress at 
 `via node/NAME`: traffic from outside that enters through this node. `via NS/svc/NAME`: the flow
 went through this Service.
 
-Without -f, the live cluster is read. With -f and --with-cluster, the files are laid over it: what
-if they were applied?
+Without -f, the live cluster is read. With -f and --with-cluster, the files are laid over the
+cluster: the verdict if they were applied.
 
 Examples:
   palisade explain shop/web shop/db tcp/5432                        # in the live cluster
@@ -381,9 +380,8 @@ The exit code is that of the command, or 2 if it could not be run.")]
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Every problem is shown with its position, the line, and what to do. All problems of all files are
-reported: a broken document does not stop the others. Objects of other kinds are skipped; -v lists
-them.
+Shows each problem with its position, the line, and what to do. Reports all problems of all files: a
+broken document does not stop the others. Objects of other kinds are skipped; -v lists them.
 
 Examples:
   palisade check                                  # the policies of the live cluster

@@ -87,10 +87,7 @@ fn a_change_that_allows_more_fails_and_says_who_gains() {
     assert_eq!(comments.len(), 1, "{comments:?}");
     let report = std::fs::read_to_string(&run.outputs["report"]).unwrap();
     for text in [&run.summary, &comments[0].body, &report] {
-        assert!(
-            text.contains("4 pairs gained; 1 object is different"),
-            "{text}"
-        );
+        assert!(text.contains("4 pairs gained; 1 object changed"), "{text}");
         assert!(text.contains(GAINED), "{text}");
         let why =
             r"was isolated by netpol/shop/db, now netpol/shop/db#ingress\[1\] | netpol/shop/db |";
@@ -207,8 +204,7 @@ fn the_base_is_what_the_pull_request_is_merged_into() {
     repository.git(&["merge", "--quiet", "--no-edit", "--no-ff", &head]);
     let run = workflow.run(&[("path", "policies")]);
     assert!(
-        run.summary
-            .contains("2 pairs gained; 1 object is different"),
+        run.summary.contains("2 pairs gained; 1 object changed"),
         "{}",
         run.summary
     );
@@ -217,8 +213,7 @@ fn the_base_is_what_the_pull_request_is_merged_into() {
     workflow.event["pull_request"]["base"]["sha"] = repository.git(&["rev-parse", "main"]).into();
     let run = workflow.run(&[("path", "policies")]);
     assert!(
-        run.summary
-            .contains("4 pairs gained; 1 object is different"),
+        run.summary.contains("4 pairs gained; 1 object changed"),
         "{}",
         run.summary
     );
@@ -227,8 +222,7 @@ fn the_base_is_what_the_pull_request_is_merged_into() {
     workflow.event = serde_json::json!({});
     let run = workflow.run(&[("path", "policies")]);
     assert!(
-        run.summary
-            .contains("4 pairs gained; 1 object is different"),
+        run.summary.contains("4 pairs gained; 1 object changed"),
         "{}",
         run.summary
     );
@@ -240,11 +234,7 @@ fn the_base_is_what_the_pull_request_is_merged_into() {
     assert_eq!(service.comments().len(), n_comments);
     // A revision that was named is taken as it is.
     let run = workflow.run(&[("path", "policies"), ("base", "main")]);
-    assert!(
-        run.summary.contains("2 objects are different"),
-        "{}",
-        run.summary
-    );
+    assert!(run.summary.contains("2 objects changed"), "{}", run.summary);
 }
 
 #[test]

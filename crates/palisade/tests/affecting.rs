@@ -184,11 +184,11 @@ Selects 1 pod of 1 namespace (shop)
 
 Overrides
   cnp/closed
-    ingress[0] here allows what ingress[0] there would deny: 198.51.100.7 -> shop/web tcp/8080
+    ingress[0] of this policy allows what ingress[0] would deny: 198.51.100.7 -> shop/web tcp/8080
 
 Overridden by
   cnp/no-lab
-    ingress[0] there denies what ingress[0] here would allow: lab/probe -> shop/web tcp/8080
+    ingress[0] denies what ingress[0] of this policy would allow: lab/probe -> shop/web tcp/8080
 "
     );
     assert_eq!(
@@ -377,7 +377,7 @@ spec:
     let text = affecting(&objects, "cnp/leave-it", "table");
     assert!(
         text.contains(
-            "    ingress[0] here passes on what ingress isolation there denies: lab/probe -> shop/web "
+            "    ingress[0] of this policy passes what ingress isolation denies: lab/probe -> shop/web "
         ),
         "{text}"
     );

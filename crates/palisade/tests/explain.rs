@@ -265,7 +265,7 @@ fn a_query_with_an_error_gets_a_suggestion_and_exit_code_2() {
         ),
         (
             &["203.0.113.7", "127.0.0.1", "tcp/1"],
-            "palisade: 127.0.0.1 is a loopback address; only a pod or node itself reaches it\n",
+            "palisade: 127.0.0.1 is a loopback address; only the pod or node itself reaches it\n",
         ),
         (
             &["node/n2", "shop/db", "tcp/1"],

@@ -374,7 +374,7 @@ fn on_a_terminal_it_is_drawn_in_place_and_what_changed_is_marked() {
     let head = second.lines().next().unwrap();
     assert!(head.contains(" UTC policies.yaml changed: "), "{head}");
     assert!(
-        head.ends_with("0 differences from the prediction"),
+        head.ends_with("0 differences between prediction and packets"),
         "{head}"
     );
     assert!(second.contains("   * changed\n"), "{second}");

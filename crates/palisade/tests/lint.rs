@@ -357,7 +357,7 @@ fn sarif_has_rules_suppressions_and_fixes() {
 const FIXES: &[(&str, &str)] = &[
     (
         "SHADOWED",
-        "removes the rule, if it is so whatever pods there are",
+        "removes the rule, if it holds for all possible pods",
     ),
     (
         "NEVER-MATCHES",

@@ -7,11 +7,11 @@ use clap::{Args, ValueEnum};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Enforces policies in the kernel of this node for as long as it runs, in the network namespace in
-which it is started. The objects come from the cluster, or from a directory with --source. Both are
-watched: a change is in the kernel a moment later, and updates only what differs. Connections that
-are no longer allowed stop with the change. The agent needs CAP_NET_ADMIN, and the right to list and
-watch policies, pods, namespaces and nodes.
+Enforces policies in the kernel of this node, in the network namespace that it starts in, and keeps
+them up to date. The objects come from the cluster, or from a directory with --source. The agent
+watches them, and writes only the differences to the kernel, within moments of a change. Connections
+that are no longer allowed stop with the change. The agent needs CAP_NET_ADMIN, and the right to
+list and watch policies, pods, namespaces and nodes.
 
 While the API server is away, the known state stays enforced. Every 15 seconds the agent looks for
 kinds that the cluster does not have.
@@ -80,8 +80,8 @@ pub(crate) struct AgentArgs {
     #[arg(long, default_value = "drop", value_name = "WHAT")]
     pub(crate) unknown_pod: UnknownPodArg,
 
-    /// What to do with packets of this node's pods where nothing is enforced yet, until every
-    /// object is known
+    /// What to do with packets of this node's pods where no table is installed, until all objects
+    /// are synced
     #[arg(long, default_value = "closed", value_name = "WHAT")]
     pub(crate) boot_policy: BootPolicyArg,
 
@@ -93,11 +93,11 @@ pub(crate) struct AgentArgs {
     #[arg(long, default_value = "refuse", value_name = "WHAT")]
     pub(crate) bpf: BpfArg,
 
-    /// How many entries the NetworkPolicies of one namespace may have together; 0: any number
+    /// The most entries of all NetworkPolicies of a namespace; 0: no limit
     #[arg(
         long,
         value_name = "ENTRIES",
-        help = "How many entries the NetworkPolicies of one namespace may have together [default: 100000]; 0: any number. A policy that does not fit isolates its pods and allows nothing"
+        help = "The most entries of all NetworkPolicies of a namespace [default: 100000]; 0: no limit. A policy over the budget isolates its pods and allows nothing"
     )]
     pub(crate) namespace_budget: Option<u64>,
 

@@ -35,12 +35,12 @@ pub(crate) struct ConnectivityArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
 
-    /// Only flows that start there; repeatable
-    #[arg(long, value_name = "ENDPOINT|NS/|CIDR|SORT")]
+    /// Only flows from these endpoints; repeatable
+    #[arg(long, value_name = "ENDPOINT|NS/|CIDR|KIND")]
     pub(crate) from: Vec<String>,
 
-    /// Only flows that go there; repeatable
-    #[arg(long, value_name = "ENDPOINT|NS/|CIDR|SORT")]
+    /// Only flows to these endpoints; repeatable
+    #[arg(long, value_name = "ENDPOINT|NS/|CIDR|KIND")]
     pub(crate) to: Vec<String>,
 
     /// Only these ports; repeatable

@@ -18,9 +18,9 @@ revision), `cluster` (the live cluster), or `-` for standard input. With -f the 
 BASE: an object of the same kind, namespace and name replaces that of BASE, others are added.
 
 The report has the flows that are newly allowed or denied, as blocks: every endpoint of the group on
-the left to every endpoint of the group on the right, on these ports, with what decided before and
-what decides now, below the changed object that they come from. An object that changes no flow is
-not shown; -v lists it. Pods, nodes and networks that only one side has are listed; their flows are
+the left to every endpoint of the group on the right, on these ports, with the decider before and
+now. Blocks are below the changed object that causes them. An object that changes no flow is not
+shown; -v lists it. Pods, nodes and networks that only one side has are listed; their flows are
 shown separately. Flows to Services are flows to their backends.
 
 Examples:
@@ -51,8 +51,8 @@ pub(crate) struct DiffArgs {
     #[arg(long)]
     pub(crate) as_pruned: bool,
 
-    /// Continue past invalid objects: unreadable rules fail closed. Continue also without policies
-    /// that the cluster refuses to list
+    /// Continue past invalid objects: unreadable rules fail closed. Also continue if the server
+    /// refuses to list policies, namespaces or nodes
     #[arg(long)]
     pub(crate) lenient: bool,
 
@@ -60,9 +60,8 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) dns: Option<PathBuf>,
 
-    /// How many entries the NetworkPolicies of one namespace may have together, as set for the
-    /// agents [default: 100000]; 0: any number. A policy that does not fit isolates its pods and
-    /// allows nothing
+    /// The most entries of all NetworkPolicies of a namespace [default: 100000]; 0: no limit; use
+    /// the agents' value. A policy over the budget isolates its pods and allows nothing
     #[arg(long, value_name = "ENTRIES")]
     pub(crate) namespace_budget: Option<u64>,
 

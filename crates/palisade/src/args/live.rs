@@ -49,12 +49,12 @@ pub(crate) struct LiveArgs {
     #[arg(long = "as-group", value_name = "GROUP", requires = "act_as")]
     pub(crate) act_as_group: Vec<String>,
 
-    /// How long the server may take to answer a request, as 30s, 1m or seconds; 0: without a limit
+    /// How long the server may take to answer a request, as 30s, 1m or seconds; 0: no limit
     #[arg(
         long,
         value_name = "TIME",
         value_parser = duration,
-        help = "How long the server may take to answer a request, as 30s, 1m or seconds; 0 for ever [default: 60s]"
+        help = "How long the server may take to answer a request, as 30s, 1m or seconds; 0: no limit [default: 60s]"
     )]
     pub(crate) request_timeout: Option<Duration>,
 }

@@ -79,7 +79,9 @@ fn config(args: &AgentArgs) -> anyhow::Result<Config> {
 
 fn close(config: &Config, cli: &Cli) -> anyhow::Result<Outcome> {
     let message = match drive::close(&Nft::default(), config)? {
-        CloseOutcome::Closed => "pods of this node are closed until an agent knows every object",
+        CloseOutcome::Closed => {
+            "pods of this node are closed until an agent has synced all objects"
+        }
         CloseOutcome::Enforced => "policies are already enforced; nothing changed",
         CloseOutcome::Busy => "an agent runs on this node; nothing changed",
     };
@@ -93,7 +95,9 @@ fn close(config: &Config, cli: &Cli) -> anyhow::Result<Outcome> {
 // Short commands do not start it: it would only take processor time from them.
 fn return_freed_memory() {
     if let Err(error) = tikv_jemalloc_ctl::background_thread::write(true) {
-        tracing::warn!("freed memory is returned late: {error}");
+        tracing::warn!(
+            "cannot start the allocator's background thread; freed memory returns late: {error}"
+        );
     }
 }
 

@@ -111,7 +111,7 @@ fn outcome(args: &DiffArgs, cli: &Cli, report: &DiffReport<'_>) -> Outcome {
         }
         if !cli.quiet && report.blocks(ChangeKind::Undecided, false).next().is_some() {
             anstream::eprintln!(
-                "palisade: some flows depend on unknown addresses; they may be allowed now"
+                "palisade: some flows depend on unknown addresses; the change may allow them"
             );
         }
         return Outcome::Clean;
@@ -173,7 +173,7 @@ fn people(
         writeln!(out)?;
     }
     let [added, removed] = report.one_sided();
-    for (label, names) in [("new", added), ("gone", removed)] {
+    for (label, names) in [("new", added), ("removed", removed)] {
         if !names.is_empty() {
             let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
             let most = if cli.verbose {

@@ -118,7 +118,7 @@ pub(crate) fn md(
     }
     let one_sided = report.difference.blocks.iter();
     let one_sided: Vec<&Block> = one_sided.filter(|it| it.one_sided.is_some()).collect();
-    details(out, report, "With new or gone endpoints", &one_sided)?;
+    details(out, report, "Flows of new or removed endpoints", &one_sided)?;
     endpoints(out, report)
 }
 
@@ -159,7 +159,10 @@ fn details(
 
 fn endpoints(out: &mut impl Write, report: &DiffReport<'_>) -> std::io::Result<()> {
     let lists = report.one_sided();
-    for (title, names) in ["New endpoints", "Gone endpoints"].into_iter().zip(lists) {
+    for (title, names) in ["New endpoints", "Removed endpoints"]
+        .into_iter()
+        .zip(lists)
+    {
         if names.is_empty() {
             continue;
         }

@@ -156,8 +156,8 @@ pub(crate) fn print(
         list(out, report, &names, blocks, extent)?;
     }
     for (which, words) in [
-        (OneSided::New, "with new endpoints"),
-        (OneSided::Gone, "with gone endpoints"),
+        (OneSided::New, "flows of new endpoints"),
+        (OneSided::Gone, "flows of removed endpoints"),
     ] {
         let blocks: Vec<&Block> = all
             .clone()
@@ -229,15 +229,14 @@ fn list(
     Ok(())
 }
 
-/// Formats the totals: `12 pairs gained, 3 pairs lost; 2 objects are different`.
+/// Formats the totals: `12 pairs gained, 3 pairs lost; 2 objects changed`.
 pub(crate) fn totals(report: &DiffReport<'_>) -> String {
     let totals = report.difference.totals;
     let n_changed = report.all_changed().len();
     let objects = counted(n_changed, "object");
     if n_changed == 0 {
-        return "no object is different".to_owned();
+        return "no object differs".to_owned();
     }
-    let is_are = if n_changed == 1 { "is" } else { "are" };
     let mut words = Vec::new();
     if totals.gained > 0 {
         words.push(format!("{} gained", counted(totals.gained, "pair")));
@@ -251,10 +250,10 @@ pub(crate) fn totals(report: &DiffReport<'_>) -> String {
     let one_sided = report.difference.one_sided_totals;
     let n_one_sided = one_sided.gained + one_sided.lost + one_sided.undecided;
     if words.is_empty() && n_one_sided == 0 {
-        return format!("{objects} {is_are} different, and every flow is as before");
+        return format!("{objects} changed; no flow changed");
     }
     if words.is_empty() {
-        words.push("every flow between endpoints of both sides is as before".to_owned());
+        words.push("no flow between endpoints of both sides changed".to_owned());
     }
-    format!("{}; {objects} {is_are} different", words.join(", "))
+    format!("{}; {objects} changed", words.join(", "))
 }

@@ -167,7 +167,7 @@ impl MessageBuilder<'_> {
         let rule = self.rule();
         let by = self.by();
         let now = self.now();
-        let message = format!("everything that {rule} allows is also allowed by {by}{now}");
+        let message = format!("every flow that {rule} allows is also allowed by {by}{now}");
         (message, "remove one of them, if only one is needed")
     }
 
@@ -183,7 +183,7 @@ impl MessageBuilder<'_> {
         let by = self.by();
         let now = self.now();
         let message = format!(
-            "{rule} decides nothing: everything that it allows is decided first by {by}{now}"
+            "{rule} decides nothing: every flow that it allows is decided first by {by}{now}"
         );
         (
             message,
@@ -196,7 +196,7 @@ impl MessageBuilder<'_> {
         let by = self.by();
         let flow = self.flow();
         let message = format!(
-            "some of what {rule} allows{} is denied first by {by}{flow}",
+            "some flows that {rule} allows{} are denied first by {by}{flow}",
             self.percent()
         );
         (
@@ -208,7 +208,8 @@ impl MessageBuilder<'_> {
     fn pass_no_effect(&self) -> Message {
         let rule = self.rule();
         let now = self.now();
-        let message = format!("what {rule} passes on would get the same verdict without it{now}");
+        let message =
+            format!("every flow that {rule} passes would get the same verdict without it{now}");
         (message, "remove the rule, unless a future policy needs it")
     }
 
@@ -256,7 +257,7 @@ impl MessageBuilder<'_> {
     fn domain_unlearned(&self) -> Message {
         let rule = self.rule();
         let message = format!(
-            "no address is known for {}; {rule} matches no address by it",
+            "no address is known for {}; that entry of {rule} matches nothing",
             self.text_or("a domain name")
         );
         (
@@ -268,7 +269,7 @@ impl MessageBuilder<'_> {
     fn tenant_unlabelled(&self) -> Message {
         let rule = self.rule();
         let message = format!(
-            "{} have no label {}; to {rule} they are neither the same tenant nor another",
+            "{} have no label {}; {rule} matches them neither as the same tenant nor as another",
             self.share_of("namespaces"),
             self.tenant_keys()
         );
@@ -303,7 +304,7 @@ impl MessageBuilder<'_> {
     fn snat_ip_block(&self) -> Message {
         let rule = self.rule();
         let message = format!(
-            "{rule} names client addresses for pods behind {}, where clients may appear with a node's address",
+            "{rule} matches client addresses for pods behind {}; packets may arrive with a node's address instead",
             self.text_or_others("a Service")
         );
         (
@@ -341,7 +342,7 @@ impl MessageBuilder<'_> {
     fn default_isolation(&self) -> Message {
         let policy = self.policy();
         let message = format!(
-            "{policy} isolates for{}, because of the keys that it has",
+            "{policy} isolates for{}: a DefaultNetworkPolicy isolates for the directions whose keys it has",
             self.direction()
         );
         (
@@ -353,7 +354,7 @@ impl MessageBuilder<'_> {
     fn peer_or(&self) -> Message {
         let rule = self.rule();
         let message = format!(
-            "two peers of {rule} look like one peer with both selectors; as written, either of them is enough"
+            "two peers of {rule} look like one peer with both selectors; a match of either one is enough"
         );
         (
             message,

@@ -110,13 +110,13 @@ fn weight(kind: Kind, relevant: &RelevantKinds) -> UnreadSeverity {
 /// Describes what the answer lacks, after the name of the kind.
 fn meaning(kind: Kind) -> &'static str {
     if kind.is_policy() {
-        "the answer ignores them"
+        "the verdicts ignore them"
     } else if kind == Kind::Namespace {
-        "the answer knows namespaces by their names only, not by their labels"
+        "the verdicts use names of namespaces, not labels"
     } else if kind == Kind::Node {
-        "the answer knows neither addresses nor labels of nodes"
+        "addresses and labels of nodes are unknown"
     } else {
-        "the answer lacks those that the query names"
+        "those that the query names are missing"
     }
 }
 
@@ -145,23 +145,17 @@ pub(crate) fn check_unread(
         let what = many(it.resource);
         match weight(it.resource.kind, relevant) {
             UnreadSeverity::Fatal => bail!(
-                "cannot answer: {} may not be listed: {words}; if you may read a namespace, name it with -n NS",
+                "cannot answer: the server refuses to list {}: {words}; to read one namespace, add -n NS",
                 it.resource.plural
             ),
             UnreadSeverity::Grave => {
                 n_grave += 1;
                 let meaning = meaning(it.resource.kind);
-                writeln!(
-                    messages,
-                    "palisade: {what} could not be read; {meaning}: {words}"
-                )?;
+                writeln!(messages, "palisade: cannot read {what}; {meaning}: {words}")?;
             }
             UnreadSeverity::Slight => {
                 let meaning = meaning(it.resource.kind);
-                writeln!(
-                    messages,
-                    "palisade: {what} could not be read; {meaning}: {words}"
-                )?;
+                writeln!(messages, "palisade: cannot read {what}; {meaning}: {words}")?;
             }
             UnreadSeverity::None => {}
         }
@@ -171,8 +165,8 @@ pub(crate) fn check_unread(
         let kinds: Vec<String> = partial.iter().map(|it| many(it.resource)).collect();
         writeln!(
             messages,
-            "palisade: {} were read in {} only: objects elsewhere are unknown, and their addresses count as \
-             outside: {}",
+            "palisade: the server lists {} in {} only; other objects are unknown, and their addresses \
+             count as outside: {}",
             kinds.join(", "),
             namespaces.join(", "),
             clean(&first.words)
@@ -220,7 +214,7 @@ mod tests {
         let (is_answered, text) = check(&[Kind::Pod], &[], &RelevantKinds::default(), true);
         assert!(!is_answered);
         assert!(
-            text.starts_with("cannot answer: pods may not be listed: no"),
+            text.starts_with("cannot answer: the server refuses to list pods: no"),
             "{text}"
         );
     }
@@ -234,7 +228,7 @@ mod tests {
         assert!(is_answered);
         assert_eq!(
             text,
-            "palisade: ClusterNetworkPolicies could not be read; the answer ignores them: no\n"
+            "palisade: cannot read ClusterNetworkPolicies; the verdicts ignore them: no\n"
         );
     }
 
@@ -247,7 +241,7 @@ mod tests {
         let endpoint = Endpoint::parse("shop/svc/db").unwrap();
         let (is_answered, text) = check(&kinds, &[], &named([&endpoint]), false);
         assert!(is_answered);
-        assert!(text.contains("Services could not be read"), "{text}");
+        assert!(text.contains("cannot read Services"), "{text}");
         assert!(!text.contains("Deployments"), "{text}");
     }
 
@@ -257,7 +251,7 @@ mod tests {
         let (is_answered, text) = check(&kinds, &["shop"], &RelevantKinds::default(), false);
         assert!(is_answered);
         assert!(
-            text.starts_with("palisade: Pods, NetworkPolicies were read in `shop` only"),
+            text.starts_with("palisade: the server lists Pods, NetworkPolicies in `shop` only"),
             "{text}"
         );
     }

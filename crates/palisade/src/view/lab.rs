@@ -70,7 +70,7 @@ impl<'p> ChangeView<'p> {
 pub(crate) struct ProbeView<'p> {
     flow: FlowView,
     predicted: &'static str,
-    /// Absent if packets cannot show it.
+    /// Absent if not measurable with packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<&'static str>,
     /// Why it could not be evaluated or measured.

@@ -39,9 +39,7 @@ fn a_second_run_changes_the_comment_of_the_first() {
         let comments = service.comments();
         assert_eq!(comments.len(), 2, "{comments:?}");
         assert!(
-            comments[1]
-                .body
-                .contains("1 pair gained; 1 object is different"),
+            comments[1].body.contains("1 pair gained; 1 object changed"),
             "{comments:?}"
         );
         assert!(!comments[1].body.contains("coredns"), "{comments:?}");

@@ -39,7 +39,7 @@ fn printed(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(text).unwrap())
 }
 
-const GAINED: &str = "4 pairs gained; 1 object is different";
+const GAINED: &str = "4 pairs gained; 1 object changed";
 
 #[test]
 fn check_reads_the_files_that_are_named() {
@@ -98,11 +98,11 @@ fn diff_compares_what_is_staged() {
     assert!(text.contains("new endpoints: "), "{text}");
     repository.commit("the shop");
     let (code, text) = printed(&call(&repository, "palisade-diff", None, &[]));
-    assert_eq!((code, text.as_str()), (Some(0), "no object is different\n"));
+    assert_eq!((code, text.as_str()), (Some(0), "no object differs\n"));
     // What is not staged does not count, and what is staged counts whatever became of the file.
     repository.copy(MISTAKE, "policies/shop-db.yaml");
     let (code, text) = printed(&call(&repository, "palisade-diff", None, &[]));
-    assert_eq!((code, text.as_str()), (Some(0), "no object is different\n"));
+    assert_eq!((code, text.as_str()), (Some(0), "no object differs\n"));
     repository.git(&["add", "--all"]);
     repository.copy(
         "examples/shop-with-tenants/shop-db.yaml",
@@ -133,7 +133,7 @@ fn diff_compares_what_is_staged() {
         &[],
     ));
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("gone endpoints: "), "{text}");
+    assert!(text.contains("removed endpoints: "), "{text}");
     let (code, text) = printed(&call(&repository, "palisade-diff", Some(&["/etc"]), &[]));
     assert_eq!(code, Some(2), "{text}");
 }
@@ -208,10 +208,7 @@ fn a_hook_of_git_refuses_a_commit_that_allows_more() {
     repository.git(&["add", "--all"]);
     let (code, text) = try_commit(&[]);
     assert_eq!(code, Some(0), "{text}");
-    assert!(
-        text.contains("2 pairs lost; 1 object is different"),
-        "{text}"
-    );
+    assert!(text.contains("2 pairs lost; 1 object changed"), "{text}");
 }
 
 #[test]

@@ -262,7 +262,7 @@ fn a_peer_that_can_never_match_is_removed_and_never_leaves_everyone() {
     let (found, errors) = fixed("a.yaml", &egress);
     assert_eq!(found, egress);
     assert!(
-        errors.contains("NEVER-MATCHES is not fixed: without it a verdict would change"),
+        errors.contains("NEVER-MATCHES is not fixed: its removal would change a verdict"),
         "{errors}"
     );
 }

@@ -58,7 +58,7 @@ pub(crate) fn no_rights(bed: &Bed) {
     let kubeconfig = bed.api.kubeconfig_for("jane", &[]).unwrap();
     let ran = bed.palisade_as(&kubeconfig, &FLOW);
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
-    let expected = "palisade: cannot answer: pods may not be listed: pods is forbidden: User \"jane\" cannot list";
+    let expected = "palisade: cannot answer: the server refuses to list pods: pods is forbidden: User \"jane\" cannot list";
     assert!(ran.err.starts_with(expected), "{}", ran.err);
     // Not even who is willing to accept a wrong answer gets one.
     let ran = bed.palisade_as(&kubeconfig, &[FLOW.as_slice(), &["--lenient"]].concat());
@@ -77,7 +77,7 @@ pub(crate) fn without_admin_policies(bed: &Bed) {
     let kubeconfig = user(bed, "developer", None, &[CORE, NETWORK_POLICIES]);
     let ran = bed.palisade_as(&kubeconfig, &FLOW);
     assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.err);
-    let expected = "palisade: ClusterNetworkPolicies could not be read; the answer ignores them: ";
+    let expected = "palisade: cannot read ClusterNetworkPolicies; the verdicts ignore them: ";
     assert!(ran.err.contains(expected), "{}", ran.err);
     assert!(ran.err.contains("--lenient"), "{}", ran.err);
     let lenient = bed.palisade_as(&kubeconfig, &[FLOW.as_slice(), &["--lenient"]].concat());
@@ -108,15 +108,11 @@ pub(crate) fn one_namespace(bed: &Bed) {
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(
         ran.err
-            .contains("Pods, NetworkPolicies, Services were read in `shop` only"),
+            .contains("the server lists Pods, NetworkPolicies, Services in `shop` only"),
         "{}",
         ran.err
     );
-    assert!(
-        ran.err.contains("Namespaces could not be read"),
-        "{}",
-        ran.err
-    );
+    assert!(ran.err.contains("cannot read Namespaces"), "{}", ran.err);
     // Who may get the one namespace does not need to list all.
     let ran = bed.palisade_as(&kubeconfig, &["check", "-n", "shop"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
@@ -132,14 +128,14 @@ pub(crate) fn without_services(bed: &Bed) {
     );
     assert_eq!(ran.code, 2);
     assert!(
-        ran.err.contains("palisade: Services could not be read"),
+        ran.err.contains("palisade: cannot read Services"),
         "{}",
         ran.err
     );
     let ran = bed.palisade_as(&kubeconfig, &["connectivity", "--summary"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(
-        ran.err.contains("palisade: Services could not be read"),
+        ran.err.contains("palisade: cannot read Services"),
         "{}",
         ran.err
     );

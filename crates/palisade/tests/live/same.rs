@@ -325,7 +325,7 @@ pub(crate) fn plugin(bed: &Bed) {
 pub(crate) fn diff(bed: &Bed) {
     let ran = bed.palisade(&["diff", "cluster", bed.file(), "-v"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    assert_eq!(ran.out, "no object is different\n", "{}", ran.err);
+    assert_eq!(ran.out, "no object differs\n", "{}", ran.err);
     let new = bed.write(
         "open.yaml",
         "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: open, namespace: shop}\n\

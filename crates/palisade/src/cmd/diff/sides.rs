@@ -30,7 +30,7 @@ impl DiffInput {
         match (args.sides.as_slice(), args.filename.is_empty()) {
             ([_, _], true) | ([_], false) => {}
             ([one], true) => bail!(
-                "nothing to compare {} with; name a second side, or lay files over it with -f",
+                "{} has no second side; name one, or lay files over it with -f",
                 clean(one)
             ),
             (_, false) => bail!("-f lays files over one side; name one side only"),

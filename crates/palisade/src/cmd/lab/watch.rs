@@ -179,7 +179,7 @@ impl WatchedInputs {
         }
         for trouble in files.unwatched() {
             anstream::eprintln!(
-                "palisade: cannot watch {}: {}; changes are noticed late",
+                "palisade: cannot watch {}: {}; changes are found by polling",
                 clean(&trouble.path.display().to_string()),
                 trouble.error
             );
@@ -232,7 +232,7 @@ impl WatchedInputs {
         let line = |it: &palisade_watch::AccessError| {
             let path = clean(&it.path.display().to_string());
             let error = &it.error;
-            format!("palisade: cannot read {path}: {error}; its previous content stays in force\n")
+            format!("palisade: cannot read {path}: {error}; its previous content is used\n")
         };
         self.files.troubles().iter().map(line).collect()
     }

@@ -153,11 +153,11 @@ impl MessageBuilder<'_> {
         let (policy, others) = (self.policy(), self.others());
         if matches!(self.finding.at, FindingTarget::Namespace(_)) {
             return format!(
-                "policies of different API versions meet in {policy}: {others}; their combination is undefined"
+                "policies of different API versions share {policy}: {others}; their combination is undefined"
             );
         }
         format!(
-            "{policy} meets policies of another API version, such as {others}; their order is undefined"
+            "{policy} and {others} have different API versions and share a tier; their order is undefined"
         )
     }
 

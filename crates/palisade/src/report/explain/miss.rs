@@ -55,7 +55,7 @@ pub(super) fn sentence(
     let rule = cluster.rule_name(miss.rule);
     let effect = cluster.effect(miss.rule);
     let does = match effect.map(|effect| effect.action) {
-        Some(Action::Pass) => "pass on",
+        Some(Action::Pass) => "pass",
         Some(Action::Accept | Action::Deny) | None => "allow",
     };
     let text = format!("{rule} would {does} {}", wants.join(" and "));

@@ -97,7 +97,7 @@ impl RoundChange {
         }
         let rebuilt = if self.rebuilt { ", rebuilt" } else { "" };
         format!(
-            "{} {}{rebuilt}: {}, {} from the prediction",
+            "{} {}{rebuilt}: {}, {} between prediction and packets",
             clock(self.at),
             self.files.words(),
             parts.join(", "),

@@ -133,7 +133,7 @@ fn drawing(text: &mut String, probes: &[Probe]) {
     }
     let width = rows.iter().map(|name| clean(name).chars().count());
     let width = width.max().unwrap_or(0);
-    let legend = "from \\ to: + all allowed   - all denied   o some   ! not as predicted";
+    let legend = "from \\ to: + all allowed   - all denied   o some   ! prediction differs";
     let changed = if cells.values().any(|it| it.changed) {
         format!("   {CHANGED} changed")
     } else {
@@ -193,7 +193,10 @@ fn differences(text: &mut String, probes: &[Probe]) {
 fn unmeasured(text: &mut String, probes: &[Probe]) {
     let mut reasons: Vec<(&str, Vec<&NamedFlow>)> = Vec::new();
     for probe in probes.iter().filter(|it| it.measured.is_none()) {
-        let reason = probe.error.as_deref().unwrap_or("packets cannot show it");
+        let reason = probe
+            .error
+            .as_deref()
+            .unwrap_or("not measurable with packets");
         match reasons.iter_mut().find(|(it, _)| *it == reason) {
             Some((_, flows)) => flows.push(&probe.flow),
             None => reasons.push((reason, vec![&probe.flow])),

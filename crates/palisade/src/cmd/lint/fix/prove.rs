@@ -38,11 +38,11 @@ pub(super) fn prove(known: &EditInput<'_>, fixes: &[Fix]) -> Result<(), &'static
         objects, problems, ..
     } = read_over(&sources, n_live, known.options, &|_| {});
     if objects.len() != known.objects.len() {
-        return Err("without it another object would be read");
+        return Err("its removal changes which objects are read");
     }
     let lowered = lower_within(&objects, known.learned.to_vec(), known.budget);
     if known.has_new(problems.iter().chain(&lowered.problems)) {
-        return Err("without it there would be a new problem");
+        return Err("its removal causes a new problem");
     }
     let mut expected = known.cluster.clone();
     let mut changes: Vec<&ModelChange> = fixes.iter().flat_map(|fix| &fix.changes).collect();
@@ -62,7 +62,7 @@ pub(super) fn prove(known: &EditInput<'_>, fixes: &[Fix]) -> Result<(), &'static
     if expected == lowered.cluster && is_same(known.cluster, &lowered.cluster) {
         Ok(())
     } else {
-        Err("without it a verdict would change")
+        Err("its removal would change a verdict")
     }
 }
 

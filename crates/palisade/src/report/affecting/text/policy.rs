@@ -127,7 +127,7 @@ fn section(
 
 fn overrides(it: &Override) -> String {
     format!(
-        "{} here {} what {} there would {}: {}",
+        "{} of this policy {} what {} would {}: {}",
         part(&it.own, it.direction),
         does(it, &it.own),
         part(&it.other, it.direction),
@@ -138,7 +138,7 @@ fn overrides(it: &Override) -> String {
 
 fn overridden_by(it: &Override) -> String {
     format!(
-        "{} there {} what {} here would {}: {}",
+        "{} {} what {} of this policy would {}: {}",
         part(&it.other, it.direction),
         does(it, &it.other),
         part(&it.own, it.direction),
@@ -149,7 +149,7 @@ fn overridden_by(it: &Override) -> String {
 
 fn defers_to(it: &Override) -> String {
     format!(
-        "{} here {} what {} there {}: {}",
+        "{} of this policy {} what {} {}: {}",
         part(&it.own, it.direction),
         verb(it, it.passes, it.own.rules.len() == 1),
         part(&it.other, it.direction),
@@ -177,8 +177,8 @@ fn does(it: &Override, part: &Part) -> &'static str {
 
 fn verb(it: &Override, passes: bool, one: bool) -> &'static str {
     match (passes, one) {
-        (true, true) => "passes on",
-        (true, false) => "pass on",
+        (true, true) => "passes",
+        (true, false) => "pass",
         (false, one) => decides(it.verdict, one),
     }
 }
