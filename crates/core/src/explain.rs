@@ -7,7 +7,7 @@ use crate::program::{NONE, Program, RuleId, RulePlace, direction_index, table_in
 
 /// A rule that a flow was evaluated against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct TrailStep {
     /// The policy, direction and index of the rule.
     pub rule: RulePlace,
     /// Whether the rule matched.
@@ -48,7 +48,7 @@ impl StepOutcome {
 impl Program {
     /// Returns the rules that match a flow in one direction, in order: those that pass, and the
     /// rule that decides.
-    pub fn trail(&self, flow: &Flow, direction: Direction, cause: Cause) -> Vec<Step> {
+    pub fn trail(&self, flow: &Flow, direction: Direction, cause: Cause) -> Vec<TrailStep> {
         let Ok(view) = self.view(flow, direction) else {
             return Vec::new();
         };
@@ -69,7 +69,7 @@ impl Program {
 
     /// Returns the rules of all policies that select the pod, in order of evaluation, each with its
     /// result. NetworkPolicies are listed completely, since they are a union (D101).
-    pub fn full_trail(&self, flow: &Flow, direction: Direction, cause: Cause) -> Vec<Step> {
+    pub fn full_trail(&self, flow: &Flow, direction: Direction, cause: Cause) -> Vec<TrailStep> {
         let Ok(view) = self.view(flow, direction) else {
             return Vec::new();
         };
@@ -105,7 +105,7 @@ impl Program {
         tier: Tier,
         view: &FlowView<'_>,
         cause: Cause,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<TrailStep>,
     ) -> bool {
         for rule in self.subject_rules(tier, view) {
             let outcome = self.outcome(rule, view);
@@ -158,8 +158,8 @@ impl Program {
         }
     }
 
-    fn step(&self, rule: RuleId, outcome: StepOutcome) -> Option<Step> {
-        self.place(rule).map(|rule| Step { rule, outcome })
+    fn step(&self, rule: RuleId, outcome: StepOutcome) -> Option<TrailStep> {
+        self.place(rule).map(|rule| TrailStep { rule, outcome })
     }
 }
 

@@ -139,7 +139,7 @@ pub struct Snapshot {
 
 /// An address that more than one object claims.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Conflict {
+pub struct NamedConflict {
     /// The contested address.
     pub address: IpAddr,
     /// The claimants as `namespace/name` or `node/name`, the owner first (D82, D134).
@@ -317,7 +317,7 @@ impl IncrementalPlanner {
     }
 
     /// Returns the addresses that more than one object claims, in order.
-    pub fn conflicts(&self) -> Vec<Conflict> {
+    pub fn conflicts(&self) -> Vec<NamedConflict> {
         let name_of = |claimant: &Claimant| match claimant {
             Claimant::Pod(pod) | Claimant::HostPod(pod) => {
                 let (namespace, name) = self.store.pod_name(*pod);
@@ -327,7 +327,7 @@ impl IncrementalPlanner {
         };
         let conflicts = self.store.conflicts().into_iter();
         conflicts
-            .map(|(address, claimants)| Conflict {
+            .map(|(address, claimants)| NamedConflict {
                 address,
                 claimants: claimants.iter().map(name_of).collect(),
             })

@@ -11,7 +11,7 @@ use crate::program::Owner;
 
 /// An address that more than one object claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Conflict {
+pub struct AddressConflict {
     /// The address.
     pub address: IpAddr,
     /// The pod that owns it.
@@ -59,7 +59,7 @@ pub fn owners(cluster: &Cluster<'_>) -> FxHashMap<IpAddr, Owner> {
 }
 
 /// Returns the addresses that several objects claim, in order.
-pub fn conflicts(cluster: &Cluster<'_>) -> Vec<Conflict> {
+pub fn conflicts(cluster: &Cluster<'_>) -> Vec<AddressConflict> {
     let owners = owners(cluster);
     let mut conflicts = Vec::new();
     for (index, pod) in with_own_address(cluster) {
@@ -67,7 +67,7 @@ pub fn conflicts(cluster: &Cluster<'_>) -> Vec<Conflict> {
             if let Some(Owner::Pod(winner)) = owners.get(address)
                 && *winner != index
             {
-                conflicts.push(Conflict {
+                conflicts.push(AddressConflict {
                     address: *address,
                     winner: *winner,
                     loser: Some(index),
@@ -77,7 +77,7 @@ pub fn conflicts(cluster: &Cluster<'_>) -> Vec<Conflict> {
     }
     for address in cluster.nodes.iter().flat_map(|node| &node.addresses) {
         if let Some(Owner::Pod(winner)) = owners.get(address) {
-            conflicts.push(Conflict {
+            conflicts.push(AddressConflict {
                 address: *address,
                 winner: *winner,
                 loser: None,

@@ -13,7 +13,7 @@ pub(crate) mod rows;
 pub(crate) mod svg;
 pub(crate) mod table;
 
-use palisade_core::analysis::connect::{Blocks, Connectivity, GroupId};
+use palisade_core::analysis::connect::{Blocks, Connectivity, EndGroupId};
 
 use self::ends::{NamedEnd, NamedEnds};
 use self::kinds::EndClasses;
@@ -27,7 +27,7 @@ pub(crate) struct Answer<'c> {
     /// The query in parts that do not overlap, with their blocks.
     parts: Vec<(Connectivity<'c>, Blocks)>,
     /// The groups, by part.
-    groups: Vec<(usize, GroupId)>,
+    groups: Vec<(usize, EndGroupId)>,
     /// From a group to a group.
     pub(crate) blocks: Vec<Block>,
     /// The sets of ports of the blocks, each once.

@@ -51,7 +51,7 @@ use crate::net::{Cidr, Family, Protocol};
 use crate::policy::{Direction, Tier};
 use crate::program::{AddressAtom, Program, table_index};
 
-pub use self::blocks::{Block, Blocks, GroupId, TooManyBlocks};
+pub use self::blocks::{Block, Blocks, EndGroupId, TooManyBlocks};
 pub(crate) use self::ingress::is_relative;
 pub use self::pairs::{Matrix, Pair};
 pub use self::summary::Summary;

@@ -214,7 +214,7 @@ pub(super) fn conditions(bytes: &[u8]) -> Option<Selector<&str>> {
 }
 
 // The bytes never leave the process: the order of these lists may change with any version.
-const GENERATIONS: [PolicyApi; 8] = [
+const POLICY_APIS: [PolicyApi; 8] = [
     PolicyApi::Cluster,
     PolicyApi::Admin,
     PolicyApi::BaselineAdmin,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{anyhow, bail};
 use palisade_core::analysis::connect::{
-    Connectivity, GroupId, Matrix, Member, MemberId, Network, PortFilter, Selection, Summary,
+    Connectivity, EndGroupId, Matrix, Member, MemberId, Network, PortFilter, Selection, Summary,
 };
 use palisade_core::model::Cluster;
 use palisade_core::net::Cidr;
@@ -140,7 +140,7 @@ impl<'c> ConnectivityQuery<'c> {
             let blocks = blocks.map_err(too_many)?;
             let before = answer.groups.len();
             let ids = (0..blocks.n_groups()).filter_map(|it| u32::try_from(it).ok());
-            answer.groups.extend(ids.map(|id| (at, GroupId(id))));
+            answer.groups.extend(ids.map(|id| (at, EndGroupId(id))));
             for block in &blocks.list {
                 let reach = answer.reaches.intern(&block.reach);
                 answer.blocks.push(Block {

@@ -12,16 +12,16 @@ use crate::set_hash::{SetInterner, ordered, word};
 
 /// The index of a group of members in [`Blocks::groups`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupId(pub u32);
+pub struct EndGroupId(pub u32);
 
 /// The reach from every member of one group to every member of another. The allowed flows are the
 /// union of all blocks. Flows from a member to itself are not included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// The group of sources.
-    pub from: GroupId,
+    pub from: EndGroupId,
     /// The group of destinations.
-    pub to: GroupId,
+    pub to: EndGroupId,
     /// The reach, the same for every pair.
     pub reach: Reach,
 }
@@ -190,7 +190,7 @@ impl Connectivity<'_> {
         });
         let mut blocks = Blocks::default();
         let mut ids = SetInterner::default();
-        let mut known: FxHashMap<GroupRef, GroupId> = FxHashMap::default();
+        let mut known: FxHashMap<GroupRef, EndGroupId> = FxHashMap::default();
         let mut number = |group_ref: GroupRef| {
             if let Some(known) = known.get(&group_ref) {
                 return Some(*known);
@@ -208,8 +208,8 @@ impl Connectivity<'_> {
             if number.is_new {
                 groups.push(group);
             }
-            known.insert(group_ref, GroupId(number.id));
-            Some(GroupId(number.id))
+            known.insert(group_ref, EndGroupId(number.id));
+            Some(EndGroupId(number.id))
         };
         let numbered: Vec<Block> = pairs
             .into_iter()
@@ -224,7 +224,7 @@ impl Connectivity<'_> {
     }
 
     /// Returns the members of a group, ascending.
-    pub fn group(&self, blocks: &Blocks, id: GroupId) -> Vec<MemberId> {
+    pub fn group(&self, blocks: &Blocks, id: EndGroupId) -> Vec<MemberId> {
         let Some(group) = blocks.groups.get(id.0 as usize) else {
             return Vec::new();
         };

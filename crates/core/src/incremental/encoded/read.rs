@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 
-use super::{ACTIONS, GENERATIONS, WORDS};
+use super::{ACTIONS, POLICY_APIS, WORDS};
 use crate::domain::DomainPattern;
 use crate::labels::{Operator, Requirement, Selector};
 use crate::model::{
@@ -106,7 +106,7 @@ impl<'b, 'n> Reader<'b, 'n> {
     }
 
     pub(super) fn front(&mut self) -> Option<(PolicyApi, PolicyRank, bool)> {
-        let generation = self.one_of(&GENERATIONS)?;
+        let api = self.one_of(&POLICY_APIS)?;
         let rank = match self.byte()? {
             0 => PolicyRank::EarlyAdmin,
             1 => PolicyRank::NetworkPolicy,
@@ -114,7 +114,7 @@ impl<'b, 'n> Reader<'b, 'n> {
             3 => PolicyRank::Ordered(Tier::Admin, self.number()?.cast_signed()),
             _ => PolicyRank::Ordered(Tier::Baseline, self.number()?.cast_signed()),
         };
-        Some((generation, rank, self.flag()?))
+        Some((api, rank, self.flag()?))
     }
 
     pub(super) fn policy(&mut self) -> Option<Policy<'b>> {
@@ -126,13 +126,13 @@ impl<'b, 'n> Reader<'b, 'n> {
 
     /// Reads a policy up to its rules, which come last.
     pub(super) fn isolation(&mut self) -> Option<Policy<'b>> {
-        let (generation, rank, audited) = self.front()?;
+        let (api, rank, audited) = self.front()?;
         let namespace = self.option(Self::namespace)?;
         // Before the subject, which may name the namespace by a byte.
         self.own = namespace.unwrap_or(self.own);
         // Rust evaluates the fields in this order, which must be that of the bytes.
         Some(Policy {
-            api: generation,
+            api,
             api_version: "",
             origin: Origin(u32::MAX),
             namespace,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{ACTIONS, GENERATIONS, WORDS};
+use super::{ACTIONS, POLICY_APIS, WORDS};
 use crate::domain::DomainPattern;
 use crate::labels::{Operator, Requirement, Selector};
 use crate::model::{
@@ -75,7 +75,7 @@ impl Writer<'_, '_> {
     pub(super) fn policy(&mut self, policy: &Policy<'_>, with_rules: bool) {
         // Every field is listed: a new one must be encoded, or be left out here with a reason.
         let Policy {
-            api: generation,
+            api,
             // Decide nothing; a policy that differs in them only is equal.
             api_version: _,
             origin: _,
@@ -90,7 +90,7 @@ impl Writer<'_, '_> {
             // Depends on the other policies of the namespace, and changes without this policy.
             is_over_budget: _,
         } = policy;
-        self.place_of(&GENERATIONS, generation);
+        self.place_of(&POLICY_APIS, api);
         match rank {
             PolicyRank::EarlyAdmin => self.byte(0),
             PolicyRank::NetworkPolicy => self.byte(1),

@@ -10,7 +10,7 @@ use palisade_core::answer::{
     Answer, DirectionAnswer, FlowAnswer, FlowEvaluator, Note, Outcome, PortAnswer, join,
 };
 use palisade_core::decide::Cause;
-use palisade_core::explain::Step;
+use palisade_core::explain::TrailStep;
 use palisade_core::model::{Policy, PolicyId};
 use palisade_core::policy::{Direction, Verdict};
 use palisade_core::program::RulePlace;
@@ -316,8 +316,8 @@ impl<'t> Explainer<'t> {
         }
     }
 
-    fn steps(&self, steps: Vec<Step>) -> Vec<StepReport<'t>> {
-        let step = |Step { rule, outcome }: Step| StepReport {
+    fn steps(&self, steps: Vec<TrailStep>) -> Vec<StepReport<'t>> {
+        let step = |TrailStep { rule, outcome }: TrailStep| StepReport {
             rule: self.rule_name(rule),
             outcome,
         };

@@ -27,7 +27,7 @@ pub(super) fn find(context: &CheckContext<'_>) -> Vec<Finding> {
         }
         same_names(id, policy, &mut findings);
     }
-    mixed_generations(context.cluster, &mut findings);
+    mixed_api_versions(context.cluster, &mut findings);
     either_peer(context, &mut findings);
     findings
 }
@@ -81,7 +81,7 @@ fn same_names(id: PolicyId, policy: &Policy<'_>, findings: &mut Vec<Finding>) {
 
 /// Finds policies of API versions whose order is undefined (D68), each with one policy of the same
 /// tier.
-fn mixed_generations(cluster: &Cluster<'_>, findings: &mut Vec<Finding>) {
+fn mixed_api_versions(cluster: &Cluster<'_>, findings: &mut Vec<Finding>) {
     let applies = |policy: &Policy<'_>, direction| {
         let rules = policy.rules(direction);
         let has_subject = policy.subject.is_some() && !policy.audited;
