@@ -238,7 +238,7 @@ impl<B: Connect> Driver<B> {
             };
             let wait = match next {
                 Next::Do(command) => {
-                    let outcome = self.carry_out(command);
+                    let outcome = self.execute(command);
                     self.agent.finished(self.now(), outcome);
                     Duration::ZERO
                 }
@@ -321,7 +321,7 @@ impl<B: Connect> Driver<B> {
                 }
             }
             Message::Notice(notice) => self.agent.noticed(now, &notice),
-            Message::Deaf(why) => {
+            Message::NotificationsFailed(why) => {
                 warn!("cannot receive nftables notifications: {why}");
                 // Foreign changes may have been missed: an audit finds them.
                 self.agent.noticed(now, &Notice::Lost);
@@ -336,7 +336,7 @@ impl<B: Connect> Driver<B> {
         }
     }
 
-    fn carry_out(&mut self, command: Command<B>) -> Result<(), CommandError> {
+    fn execute(&mut self, command: Command<B>) -> Result<(), CommandError> {
         let failed = |error: Failure| CommandError(chain(&*error));
         // Stops a running audit: it would compare the new table with the old expectation.
         self.workers.table_changes();
@@ -373,7 +373,7 @@ impl<B: Connect> Driver<B> {
         // itself queries the kernel only every few seconds.
         let pods = self.agent.planner().local_addresses();
         self.bypass
-            .look(pods, self.config.programs, || self.enforcer.flowtables());
+            .check(pods, self.config.programs, || self.enforcer.flowtables());
         let now = self.now();
         self.agent.elsewhere(now, self.bypass.elsewhere());
         let missing = self.missing();
@@ -407,12 +407,12 @@ impl<B: Connect> Driver<B> {
                 self.record(reason, note);
             }
             let open = unclosed(&self.config, &self.agent);
-            let open = self.unclosed.look(self.now(), open);
+            let open = self.unclosed.check(self.now(), open);
             if let Some((reason, note)) = self.events.unclosed(self.now(), open) {
                 self.record(reason, note);
             }
         }
-        self.health.say(missing);
+        self.health.set_missing(missing);
     }
 
     /// Returns the Event about policies over the budgets of their namespaces.

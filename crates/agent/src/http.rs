@@ -44,7 +44,7 @@ impl Health {
     }
 
     /// Records that the loop runs, and why the agent is not ready.
-    pub fn say(&self, missing: Vec<String>) {
+    pub fn set_missing(&self, missing: Vec<String>) {
         // A poisoned lock is as good: each writer replaces whole values, and health must answer on.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         *state = HealthState {
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_stalled_loop_is_not_ready_and_is_named_as_the_reason() {
         let health = Health::new();
-        health.say(Vec::new());
+        health.set_missing(Vec::new());
         assert_eq!(not_ready(&health), Vec::<String>::new());
         health.state.lock().unwrap().alive = Instant::now().checked_sub(HANGS_AFTER).unwrap();
         assert_eq!(not_ready(&health), [STALLED]);

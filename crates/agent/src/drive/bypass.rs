@@ -101,7 +101,7 @@ fn check(
 
 impl BypassMonitor {
     /// Checks the kernel, if the last check is long enough ago.
-    pub(super) fn look(
+    pub(super) fn check(
         &mut self,
         pods: impl Iterator<Item = IpAddr>,
         programs: Programs,

@@ -25,7 +25,7 @@ pub(super) enum Message {
     /// Another program changed Palisade's rules.
     Notice(Notice),
     /// Notices of foreign changes cannot be received, for this reason.
-    Deaf(String),
+    NotificationsFailed(String),
     /// A background task has ended.
     TaskFinished(TaskOutcome),
     /// The source cannot be watched, for this reason.
@@ -92,7 +92,7 @@ pub(super) fn listen_to_foreign_changes(mut watcher: Box<dyn Watcher>, sender: &
             Err(error) => {
                 // Until notices work again, periodic audits find foreign changes. The pause keeps a
                 // broken socket from filling the log.
-                let _ = sender.send(Message::Deaf(error.to_string()));
+                let _ = sender.send(Message::NotificationsFailed(error.to_string()));
                 thread::sleep(Duration::from_secs(1));
             }
         }

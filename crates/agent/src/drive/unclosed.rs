@@ -36,7 +36,7 @@ pub(super) struct UnclosedMonitor {
 
 impl UnclosedMonitor {
     /// Takes the current reason. Returns a reason that has lasted long enough to be reported.
-    pub(super) fn look(
+    pub(super) fn check(
         &mut self,
         now: Duration,
         reason: Option<&'static str>,
@@ -110,11 +110,11 @@ mod tests {
     #[test]
     fn only_a_lasting_state_is_reported() {
         let mut monitor = UnclosedMonitor::default();
-        assert_eq!(monitor.look(at(1), Some("a")), None);
-        assert_eq!(monitor.look(at(2), None), None);
-        assert_eq!(monitor.look(at(3), Some("a")), None);
-        assert_eq!(monitor.look(at(5), Some("a")), Some("a"));
-        assert_eq!(monitor.look(at(6), Some("b")), None);
-        assert_eq!(monitor.look(at(8), Some("b")), Some("b"));
+        assert_eq!(monitor.check(at(1), Some("a")), None);
+        assert_eq!(monitor.check(at(2), None), None);
+        assert_eq!(monitor.check(at(3), Some("a")), None);
+        assert_eq!(monitor.check(at(5), Some("a")), Some("a"));
+        assert_eq!(monitor.check(at(6), Some("b")), None);
+        assert_eq!(monitor.check(at(8), Some("b")), Some("b"));
     }
 }
