@@ -276,7 +276,7 @@ impl Lab {
         let addresses = addresses.map_or(Vec::new(), |pod| pod.addresses.clone());
         let reaches = self
             .world
-            .in_pod(pod, || addresses.iter().all(|it| talks_to_itself(*it)))?;
+            .in_pod(pod, || addresses.iter().all(|it| is_loopback_flow(*it)))?;
         self.reach_themselves.insert(pod, reaches);
         Ok(reaches)
     }
@@ -323,7 +323,7 @@ fn failed(node: &str, source: palisade_nft::Error) -> LabError {
 /// The number of probes that are sent before the absent ones are sent again.
 const PART: usize = 8_192;
 
-fn talks_to_itself(address: IpAddr) -> bool {
+fn is_loopback_flow(address: IpAddr) -> bool {
     let talk = || -> std::io::Result<bool> {
         let socket = UdpSocket::bind((address, 0))?;
         socket.set_read_timeout(Some(Duration::from_secs(1)))?;

@@ -139,8 +139,8 @@ pub enum WireError {
 #[derive(Debug)]
 pub struct Wire {
     world: LabNetwork,
-    ears: CaptureSockets,
-    /// The index in `ears` of the socket of each pod.
+    captures: CaptureSockets,
+    /// The index in `captures` of the socket of each pod.
     pods: Vec<usize>,
     nodes: Vec<RawSender>,
     fabric: RawSender,
@@ -169,7 +169,7 @@ impl Wire {
         &mut self,
         take: &mut dyn FnMut(Location, ReceivedPacket),
     ) -> Result<(), WireError> {
-        while self.hear(EpollTimeout::ZERO, take)? {}
+        while self.receive(EpollTimeout::ZERO, take)? {}
         Ok(())
     }
 
@@ -346,9 +346,12 @@ impl Wire {
     }
 
     fn try_send_frame(&self, pod: usize, to: Mac, packet: &[u8]) -> io::Result<()> {
-        let ear = self.pods.get(pod).and_then(|ear| self.ears.get(*ear));
-        let ear = ear.ok_or(io::ErrorKind::NotFound)?;
-        ear.send_frame(pod, to, packet)
+        let capture = self
+            .pods
+            .get(pod)
+            .and_then(|capture| self.captures.get(*capture));
+        let capture = capture.ok_or(io::ErrorKind::NotFound)?;
+        capture.send_frame(pod, to, packet)
     }
 
     /// Sends one marker, and waits until it is back.
@@ -365,7 +368,7 @@ impl Wire {
                 return Err(WireError::MarkerLost);
             }
             let left = EpollTimeout::try_from(left).unwrap_or(EpollTimeout::ZERO);
-            self.hear(left, &mut |place, packet| {
+            self.receive(left, &mut |place, packet| {
                 if packet.destination == MARKER && packet.id == Some(id) {
                     back = true;
                 } else {
@@ -376,12 +379,12 @@ impl Wire {
         Ok(())
     }
 
-    fn hear(
+    fn receive(
         &mut self,
         patience: EpollTimeout,
         take: &mut dyn FnMut(Location, ReceivedPacket),
     ) -> Result<bool, WireError> {
-        let received = self.ears.hear(patience, take);
+        let received = self.captures.receive(patience, take);
         received.map_err(WireError::Receive)
     }
 

@@ -29,7 +29,7 @@ impl Wire {
             .collect::<Result<Vec<_>, _>>()?;
         let mut wire = Wire {
             world: world.clone(),
-            ears: CaptureSockets::new().map_err(WireError::Receive)?,
+            captures: CaptureSockets::new().map_err(WireError::Receive)?,
             pods: Vec::new(),
             fabric: raw(Location::Outside)?,
             listening: FxHashSet::default(),
@@ -47,7 +47,7 @@ impl Wire {
             }
         }
         for socket in open_pods(world)? {
-            let index = wire.ears.add(socket).map_err(WireError::Receive)?;
+            let index = wire.captures.add(socket).map_err(WireError::Receive)?;
             wire.pods.push(index);
         }
         // What arrived before all sockets were ready is no measurement.
@@ -70,19 +70,19 @@ impl Wire {
 
     fn listen(&mut self, place: Location, ipv6: bool, protocol: u8) -> Result<(), WireError> {
         if self.listening.insert((place, ipv6, protocol)) {
-            self.add_ear(place, || CaptureSocket::of_host(place, ipv6, protocol))?;
+            self.add_capture(place, || CaptureSocket::of_host(place, ipv6, protocol))?;
         }
         Ok(())
     }
 
-    fn add_ear(
+    fn add_capture(
         &mut self,
         place: Location,
         open: impl FnOnce() -> io::Result<CaptureSocket>,
     ) -> Result<usize, WireError> {
         self.world
             .run_in(place, open)?
-            .and_then(|socket| self.ears.add(socket))
+            .and_then(|socket| self.captures.add(socket))
             .map_err(|source| WireError::Open { place, source })
     }
 }

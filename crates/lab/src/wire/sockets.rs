@@ -198,7 +198,7 @@ struct Buffers {
 /// All sockets that receive packets.
 #[derive(Debug)]
 pub(crate) struct CaptureSockets {
-    ears: Vec<CaptureSocket>,
+    captures: Vec<CaptureSocket>,
     poll: Epoll,
     events: Vec<EpollEvent>,
     buffers: Buffers,
@@ -207,7 +207,7 @@ pub(crate) struct CaptureSockets {
 impl CaptureSockets {
     pub(crate) fn new() -> io::Result<CaptureSockets> {
         Ok(CaptureSockets {
-            ears: Vec::new(),
+            captures: Vec::new(),
             poll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
             events: vec![EpollEvent::empty(); 256],
             buffers: Buffers {
@@ -219,20 +219,20 @@ impl CaptureSockets {
 
     /// Adds a socket, and returns its index.
     pub(crate) fn add(&mut self, socket: CaptureSocket) -> io::Result<usize> {
-        let index = self.ears.len();
+        let index = self.captures.len();
         let event = EpollEvent::new(EpollFlags::EPOLLIN, index as u64);
         self.poll.add(&socket.socket, event)?;
-        self.ears.push(socket);
+        self.captures.push(socket);
         Ok(index)
     }
 
     pub(crate) fn get(&self, index: usize) -> Option<&CaptureSocket> {
-        self.ears.get(index)
+        self.captures.get(index)
     }
 
     /// Hands over received packets, one of each socket that has any. Waits for the first one no
     /// longer than `patience`, and returns whether there was any.
-    pub(crate) fn hear(
+    pub(crate) fn receive(
         &mut self,
         patience: EpollTimeout,
         take: &mut dyn FnMut(Location, ReceivedPacket),
@@ -243,7 +243,7 @@ impl CaptureSockets {
             Err(errno) => return Err(errno.into()),
         };
         for event in self.events.iter().take(count) {
-            let Some(socket) = self.ears.get(event.data() as usize) else {
+            let Some(socket) = self.captures.get(event.data() as usize) else {
                 continue;
             };
             match socket.receive(&mut self.buffers) {
@@ -260,11 +260,11 @@ impl CaptureSockets {
 /// Closes the sockets, many at once: the kernel also waits to close a packet socket.
 impl Drop for CaptureSockets {
     fn drop(&mut self) {
-        let share = self.ears.len().div_ceil(WAITING).max(1);
+        let share = self.captures.len().div_ceil(WAITING).max(1);
         thread::scope(|scope| {
-            while !self.ears.is_empty() {
-                let rest = self.ears.len().saturating_sub(share);
-                let some = self.ears.split_off(rest);
+            while !self.captures.is_empty() {
+                let rest = self.captures.len().saturating_sub(share);
+                let some = self.captures.split_off(rest);
                 // Without a thread the sockets are closed here.
                 let _ = thread::Builder::new().spawn_scoped(scope, move || drop(some));
             }
