@@ -35,7 +35,7 @@ pub(crate) struct Needs<'n> {
 
 /// The objects of a cluster.
 #[derive(Debug, Default)]
-pub(crate) struct Live {
+pub(crate) struct LiveInput {
     pub(crate) sources: Vec<Source>,
     /// The kinds that could not be read.
     pub(crate) missing: Vec<UnreadKind>,
@@ -81,7 +81,7 @@ pub(crate) fn namespace(access: &Access) -> anyhow::Result<String> {
 
 /// Reads what a command needs. Fails if the API server does not answer; kinds that it refuses to
 /// list are recorded.
-pub(crate) fn read(access: &Access, needs: &Needs<'_>) -> anyhow::Result<Live> {
+pub(crate) fn read(access: &Access, needs: &Needs<'_>) -> anyhow::Result<LiveInput> {
     let client = SyncClient::new(access).map_err(|error| no_server(&error))?;
     let kinds = needs.scope.kinds().into_iter();
     let wanted: Vec<ListRequest> = if needs.scope == Scope::Policies && !needs.namespaces.is_empty()
@@ -100,7 +100,7 @@ pub(crate) fn read(access: &Access, needs: &Needs<'_>) -> anyhow::Result<Live> {
         kinds.filter_map(Resource::of).map(all_namespaces).collect()
     };
     let answers = list_many(&client, &wanted);
-    let mut live = Live::default();
+    let mut live = LiveInput::default();
     for (wanted, answer) in wanted.iter().zip(answers) {
         let is_wide = wanted.within == ListScope::Everywhere;
         let answer = match answer {
@@ -134,7 +134,7 @@ fn within(
     resource: Resource,
     namespaces: &[String],
     words: String,
-    live: &mut Live,
+    live: &mut LiveInput,
 ) -> ListResult {
     if !resource.kind.is_namespaced() && resource.kind != Kind::Namespace {
         return Err(ListError::Forbidden(words));
@@ -156,7 +156,7 @@ fn within(
     Ok(pages)
 }
 
-impl Live {
+impl LiveInput {
     fn take(&mut self, url: &str, resource: Resource, answer: ListResult) -> anyhow::Result<()> {
         match answer {
             Ok(pages) if resource.kind.is_policy() => {

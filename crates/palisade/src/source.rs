@@ -9,7 +9,7 @@ use palisade_watch::list::{list, read_bounded, read_file};
 use palisade_watch::{Listing, Root};
 
 use crate::args::{Cli, InputArgs};
-use crate::live::{Live, Needs, UnreadKind};
+use crate::live::{LiveInput, Needs, UnreadKind};
 use crate::progress::Progress;
 
 /// The inputs of a command.
@@ -42,11 +42,11 @@ pub(crate) fn collect(args: &InputArgs, cli: &Cli, needs: &Needs<'_>) -> anyhow:
 /// Like [`collect`], with another way to read the live cluster.
 pub(crate) fn collected(
     args: &InputArgs,
-    live: impl FnOnce() -> anyhow::Result<Live>,
+    live: impl FnOnce() -> anyhow::Result<LiveInput>,
 ) -> anyhow::Result<Inputs> {
     let mut inputs = of_files(args)?;
     if args.is_live() {
-        let Live { sources, missing } = live()?;
+        let LiveInput { sources, missing } = live()?;
         inputs.is_live = true;
         inputs.n_live = sources.len();
         inputs.sources.extend(sources);
@@ -58,7 +58,11 @@ pub(crate) fn collected(
 }
 
 /// Reads the live cluster.
-pub(crate) fn read_live(args: &InputArgs, cli: &Cli, needs: &Needs<'_>) -> anyhow::Result<Live> {
+pub(crate) fn read_live(
+    args: &InputArgs,
+    cli: &Cli,
+    needs: &Needs<'_>,
+) -> anyhow::Result<LiveInput> {
     let access = args.live.access();
     Progress::during("reading the cluster", !cli.quiet, || {
         crate::live::read(&access, needs)

@@ -59,7 +59,7 @@ pub struct SelectingPolicy {
     /// Whether it does not fit into the budget of its namespace (D148).
     pub over_budget: bool,
     /// Whether it takes effect.
-    pub state: State,
+    pub state: EnforcementState,
     /// The policies that override it.
     pub overridden_by: Vec<Override>,
     /// Its rules, in order.
@@ -103,7 +103,7 @@ impl PolicyTier {
 
 /// Whether a policy takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum EnforcementState {
     /// It decides flows, and is overridden on none.
     InForce,
     /// It decides some flows, and is overridden on others.
@@ -150,9 +150,9 @@ pub struct Override {
     /// The direction.
     pub direction: Direction,
     /// What of the other policy takes part.
-    pub other: Part,
+    pub other: OverridePart,
     /// What of the queried policy takes part.
-    pub own: Part,
+    pub own: OverridePart,
     /// The verdict for the witness; the overridden policy has the opposite verdict.
     pub verdict: Verdict,
     /// Whether the earlier policy matches with Pass: later tiers decide.
@@ -163,7 +163,7 @@ pub struct Override {
 
 /// The part of a policy that takes part in an override.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct OverridePart {
     /// Its rules.
     pub rules: Vec<NamedRule>,
     /// Whether its isolation takes part.

@@ -5,7 +5,8 @@ use serde::Serialize;
 use super::flow::FlowView;
 use super::{API_VERSION, direction_name};
 use crate::report::affecting::{
-    NamedRule, Override, PodReport, PolicyReport, SelectingPolicy, SelectingRule, State, Unreached,
+    EnforcementState, NamedRule, Override, PodReport, PolicyReport, SelectingPolicy, SelectingRule,
+    Unreached,
 };
 use crate::report::verdict_name;
 
@@ -111,13 +112,13 @@ impl<'r> EntryView<'r> {
     }
 }
 
-fn state_name(state: State) -> &'static str {
+fn state_name(state: EnforcementState) -> &'static str {
     match state {
-        State::InForce => "InForce",
-        State::PartlyOverridden => "PartlyOverridden",
-        State::Overridden => "Overridden",
-        State::NeverDecides => "NeverDecides",
-        State::DryRun => "DryRun",
+        EnforcementState::InForce => "InForce",
+        EnforcementState::PartlyOverridden => "PartlyOverridden",
+        EnforcementState::Overridden => "Overridden",
+        EnforcementState::NeverDecides => "NeverDecides",
+        EnforcementState::DryRun => "DryRun",
     }
 }
 

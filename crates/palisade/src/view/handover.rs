@@ -6,7 +6,7 @@ use palisade_api::Source;
 use palisade_kube::Resource;
 use serde::{Deserialize, Serialize};
 
-use crate::live::{Live, Scope, UnreadKind};
+use crate::live::{LiveInput, Scope, UnreadKind};
 
 /// The sources, and the unread kinds.
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ struct MissingView<'a> {
 }
 
 impl<'a> HandoverView<'a> {
-    pub(crate) fn new(live: &'a Live) -> HandoverView<'a> {
+    pub(crate) fn new(live: &'a LiveInput) -> HandoverView<'a> {
         let sources = live.sources.iter().map(|it| SourceView {
             name: it.name().into(),
             text: it.text().into(),
@@ -48,7 +48,7 @@ impl<'a> HandoverView<'a> {
     }
 
     /// Converts back; `None` if it names an unknown resource.
-    pub(crate) fn live(self) -> Option<Live> {
+    pub(crate) fn live(self) -> Option<LiveInput> {
         let source = |it: SourceView<'_>| Source::new(it.name, it.text.into_owned().into_bytes());
         let resource = |group: &str, plural: &str| {
             let mut all = Scope::Everything
@@ -64,7 +64,7 @@ impl<'a> HandoverView<'a> {
                 read: it.read.into_owned(),
             })
         };
-        Some(Live {
+        Some(LiveInput {
             sources: self.sources.into_iter().map(source).collect(),
             missing: self
                 .missing
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn what_is_handed_over_arrives() {
         let pods = Scope::Everything.kinds().into_iter().find_map(Resource::of);
-        let live = Live {
+        let live = LiveInput {
             sources: vec![Source::new(
                 "cluster:pods",
                 b"{\"kind\": \"\\u0000\"}\n".to_vec(),
@@ -97,7 +97,7 @@ mod tests {
         let view: HandoverView<'_> = serde_json::from_str(&text).unwrap();
         let arrived = view.live().unwrap();
         assert_eq!(arrived.missing, live.missing);
-        let all = |it: &Live| {
+        let all = |it: &LiveInput| {
             let each = it.sources.iter();
             let each = each.map(|it| (it.name().to_owned(), it.text().to_owned()));
             each.collect::<Vec<_>>()

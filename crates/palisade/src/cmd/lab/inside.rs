@@ -11,14 +11,14 @@ use palisade_lab::privilege::{ProcessRole, RequiredPrivilege, ended_like, enter_
 
 use crate::Outcome;
 use crate::args::{Cli, LabArgs};
-use crate::live::{Live, Needs, Scope};
+use crate::live::{LiveInput, Needs, Scope};
 use crate::source::read_live;
 use crate::view::handover::HandoverView;
 
 /// Which of the two processes this is.
 pub(super) enum LabProcess {
     /// The inner process, with the live cluster that the outer process read.
-    Inside(Live),
+    Inside(LiveInput),
     /// The outer process, after the inner process did the work.
     Outside(Outcome),
 }
@@ -49,12 +49,12 @@ pub(super) fn enter(args: &LabArgs, cli: &Cli) -> anyhow::Result<LabProcess> {
     match entered.context("cannot make network namespaces")? {
         ProcessRole::Ended(status) => Ok(LabProcess::Outside(Outcome::Ended(ended_like(status)))),
         ProcessRole::Inside(_) if input.is_live() => Ok(LabProcess::Inside(read()?)),
-        ProcessRole::Inside(_) => Ok(LabProcess::Inside(Live::default())),
+        ProcessRole::Inside(_) => Ok(LabProcess::Inside(LiveInput::default())),
     }
 }
 
 /// Writes the cluster to a file in memory that the inner process inherits.
-fn written(live: &Live) -> anyhow::Result<File> {
+fn written(live: &LiveInput) -> anyhow::Result<File> {
     let context = "cannot hand over the objects of the cluster";
     // Without MFD_CLOEXEC: the descriptor must survive the exec of the inner process.
     let file = memfd_create("palisade-cluster", MFdFlags::empty()).context(context)?;
@@ -66,7 +66,7 @@ fn written(live: &Live) -> anyhow::Result<File> {
     Ok(file)
 }
 
-fn read() -> anyhow::Result<Live> {
+fn read() -> anyhow::Result<LiveInput> {
     let context = "cannot receive the objects of the cluster";
     let number = std::env::var(HANDOVER_FD).context(context)?;
     let number: u32 = number.parse().context(context)?;

@@ -12,8 +12,8 @@ use palisade_core::policy::{Action, Direction, PolicyApi, Tier, Verdict};
 use palisade_core::program::RulePlace;
 
 use super::{
-    NamedRule, Override, Part, PodReport, PolicyHead, PolicyReport, PolicyTier, SelectingPolicy,
-    SelectingRule, State, Unreached,
+    EnforcementState, NamedRule, Override, OverridePart, PodReport, PolicyHead, PolicyReport,
+    PolicyTier, SelectingPolicy, SelectingRule, Unreached,
 };
 use crate::report::flow::NamedFlow;
 
@@ -103,11 +103,11 @@ impl<'m> AffectingBuilder<'m> {
             isolates: rules.isolates,
             over_budget: policy.is_over_budget,
             state: match (policy.audited, decides, overridden_by.is_empty()) {
-                (true, _, _) => State::DryRun,
-                (false, true, true) => State::InForce,
-                (false, true, false) => State::PartlyOverridden,
-                (false, false, false) => State::Overridden,
-                (false, false, true) => State::NeverDecides,
+                (true, _, _) => EnforcementState::DryRun,
+                (false, true, true) => EnforcementState::InForce,
+                (false, true, false) => EnforcementState::PartlyOverridden,
+                (false, false, false) => EnforcementState::Overridden,
+                (false, false, true) => EnforcementState::NeverDecides,
             },
             overridden_by,
             rules: list.collect(),
@@ -219,8 +219,8 @@ impl<'m> AffectingBuilder<'m> {
             let it = overrides.entry(key).or_insert_with(|| Override {
                 policy: self.cluster.policy_name(policy),
                 direction,
-                other: Part::default(),
-                own: Part::default(),
+                other: OverridePart::default(),
+                own: OverridePart::default(),
                 verdict: link.verdict,
                 passes: true,
                 witness: NamedFlow::of_witness(self.cluster, link.witness),

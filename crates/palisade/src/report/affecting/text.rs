@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use palisade_core::policy::{Direction, Verdict};
 
-use super::{NamedRule, Override, Part, PodReport, PolicyTier, SelectingPolicy, State};
+use super::{
+    EnforcementState, NamedRule, Override, OverridePart, PodReport, PolicyTier, SelectingPolicy,
+};
 use crate::draw::{clean, painted};
 
 const BOLD: Style = Style::new().bold();
@@ -101,7 +103,7 @@ fn table(text: &mut String, entries: &[SelectingPolicy], wide: bool) {
             if rule.failed_closed {
                 words += " (failed closed)";
             }
-            let decides = rule.decides || entry.state == State::DryRun;
+            let decides = rule.decides || entry.state == EnforcementState::DryRun;
             let state = if decides { "" } else { "never decides" };
             rows.push(Row {
                 place: rule.line.map(|it| format!("line {it}")).unwrap_or_default(),
@@ -176,22 +178,22 @@ impl Row {
     }
 }
 
-fn state_word(state: State) -> &'static str {
+fn state_word(state: EnforcementState) -> &'static str {
     match state {
-        State::InForce => "in force",
-        State::PartlyOverridden => "partly overridden",
-        State::Overridden => "overridden",
-        State::NeverDecides => "never decides",
-        State::DryRun => "dry run, not enforced",
+        EnforcementState::InForce => "in force",
+        EnforcementState::PartlyOverridden => "partly overridden",
+        EnforcementState::Overridden => "overridden",
+        EnforcementState::NeverDecides => "never decides",
+        EnforcementState::DryRun => "dry run, not enforced",
     }
 }
 
-fn state_style(state: State) -> Style {
+fn state_style(state: EnforcementState) -> Style {
     match state {
-        State::InForce => GREEN,
-        State::PartlyOverridden => YELLOW,
-        State::Overridden => RED,
-        State::NeverDecides | State::DryRun => DIM,
+        EnforcementState::InForce => GREEN,
+        EnforcementState::PartlyOverridden => YELLOW,
+        EnforcementState::Overridden => RED,
+        EnforcementState::NeverDecides | EnforcementState::DryRun => DIM,
     }
 }
 
@@ -232,7 +234,8 @@ fn rules(entry: &SelectingPolicy) -> String {
 fn rest(entries: &[SelectingPolicy]) -> &'static str {
     let isolates = |tier: PolicyTier| {
         let mut entries = entries.iter();
-        entries.any(|it| it.isolates && it.policy.tier == tier && it.state != State::DryRun)
+        entries
+            .any(|it| it.isolates && it.policy.tier == tier && it.state != EnforcementState::DryRun)
     };
     if isolates(PolicyTier::NetworkPolicy) {
         "Evaluated from top to bottom, for this direction only. NetworkPolicies isolate the pod: a flow that\n  reaches them and that none of them allows is denied."
@@ -255,10 +258,10 @@ fn overridden(text: &mut String, entries: &[SelectingPolicy]) {
                 (false, false) => short(&it.other.rules),
             };
             let own = match &it.own {
-                Part {
+                OverridePart {
                     isolation: true, ..
                 } => "by isolation".to_owned(),
-                Part { rules, .. } => format!("by {}", short(rules)),
+                OverridePart { rules, .. } => format!("by {}", short(rules)),
             };
             let (is, would_be) = verdicts(it);
             let flow = it.witness.text();

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use palisade_core::policy::{Direction, Verdict};
 
-use super::super::{Override, Part, PolicyReport, PolicyTier, Unreached};
+use super::super::{Override, OverridePart, PolicyReport, PolicyTier, Unreached};
 use super::{BOLD, DIM, SHOWN_PODS, line, listed, painted, short, verdicts};
 use crate::draw::{clean, counted};
 
@@ -159,19 +159,19 @@ fn defers_to(it: &Override) -> String {
 }
 
 /// Names the part of a policy that takes part in an override.
-fn part(part: &Part, direction: Direction) -> String {
+fn part(part: &OverridePart, direction: Direction) -> String {
     if part.isolation {
         return format!("{direction} isolation");
     }
     short(&part.rules)
 }
 
-fn is_one(part: &Part) -> bool {
+fn is_one(part: &OverridePart) -> bool {
     part.isolation || part.rules.len() == 1
 }
 
 /// Returns the verb for the policy that is evaluated first.
-fn does(it: &Override, part: &Part) -> &'static str {
+fn does(it: &Override, part: &OverridePart) -> &'static str {
     verb(it, it.passes && !part.isolation, is_one(part))
 }
 
