@@ -96,6 +96,43 @@ fn the_table_of_the_documentation_has_every_mistake() {
     }
 }
 
+/// The last column of the table names packages and modules as the command prints them. A renamed
+/// module would stay there.
+#[test]
+fn the_table_names_tests_that_exist() {
+    let packages = packages();
+    let text = fs::read_to_string(root().join("docs/internals/testing.md")).unwrap();
+    let mut n_checked = 0;
+    for Mutant { name, .. } in mutants() {
+        let start = format!("| {name} | ");
+        let row = text.lines().find(|it| it.starts_with(&start)).unwrap();
+        let caught = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        let Some((package, test)) = caught.split_once(": ") else {
+            continue;
+        };
+        if test.contains([' ', '/']) {
+            continue;
+        }
+        let library = package.replace('_', "-");
+        let builds: Vec<Vec<&str>> = if packages.contains_key(&library) {
+            vec![vec!["-p", &library, "--lib"]]
+        } else {
+            let names = packages.keys();
+            names.map(|it| vec!["-p", it, "--test", package]).collect()
+        };
+        let filter = [test.to_owned()];
+        let errors = builds.iter().filter_map(|it| {
+            let build: Vec<String> = it.iter().map(|it| (*it).to_owned()).collect();
+            error_in(&packages, &build, &filter)
+        });
+        // A test target may have its name in several packages, and no target has it in others.
+        let errors: Vec<String> = errors.collect();
+        assert!(errors.len() < builds.len(), "{row}\n{errors:?}");
+        n_checked += 1;
+    }
+    assert!(n_checked > 80, "{n_checked}");
+}
+
 /// The packages of the workspace, with their directories.
 fn packages() -> BTreeMap<String, PathBuf> {
     let directories = fs::read_dir(root().join("crates")).unwrap();

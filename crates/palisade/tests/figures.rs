@@ -13,14 +13,16 @@
 mod claims;
 #[path = "figures/counts.rs"]
 mod counts;
+#[path = "figures/sources.rs"]
+mod sources;
 
 use std::path::{Path, PathBuf};
 
 use self::counts::{
-    answers_of_a_run, array, case_directories, case_questions, case_steps, codes_of_lint,
-    codes_of_problems, constant, decisions, found_by_oracle_alone, kinds_of_agents, largest_case,
-    mistakes_in_rulesets, patches, range, rows_of_table, table_of_mistakes, tests_of_group,
-    text_constant,
+    answers_of_a_run, array, breakages, case_directories, case_questions, case_steps,
+    codes_of_lint, codes_of_problems, constant, decisions, found_by_oracle_alone, fuzz_targets,
+    kinds_of_agents, largest_case, mistakes_in_rulesets, patches, range, response_faults,
+    rows_of_table, table_of_mistakes, tests_of_group, text_constant,
 };
 
 fn root() -> PathBuf {
@@ -52,6 +54,7 @@ const fn figure(document: &'static str, words: &'static str, is: fn() -> String)
 
 const README: &str = "README.md";
 const TESTING: &str = "docs/internals/testing.md";
+const THREATS: &str = "docs/operations/threats.md";
 const CASES: &str = "cases/README.md";
 const CRDS: &str = "docs/reference/apis/crds.md";
 const DESIGN: &str = "docs/internals/design.md";
@@ -76,7 +79,7 @@ fn number(value: usize) -> String {
 }
 
 /// How else a figure may be written.
-const WORDS: [(&str, &str); 16] = [
+const WORDS: [(&str, &str); 17] = [
     ("2", "two"),
     ("3", "three"),
     ("4", "four"),
@@ -89,6 +92,7 @@ const WORDS: [(&str, &str); 16] = [
     ("11", "eleven"),
     ("12", "twelve"),
     ("16", "sixteen"),
+    ("19", "nineteen"),
     ("100", "a hundred"),
     ("1,000", "a thousand"),
     ("1,000,000", "a million"),
@@ -285,6 +289,20 @@ const FIGURES: &[Figure] = &[
         "`crates/campaigns/mutants/` has {} small, plausible mistakes",
         || number(patches().len()),
     ),
+    figure(
+        TESTING,
+        "as patches; {} of them remove a whole capability",
+        || number(breakages()),
+    ),
+    figure(TESTING, "--test corpus` | {} targets;", || {
+        number(fuzz_targets())
+    }),
+    figure(TESTING, "responses are malformed in {} ways", || {
+        number(response_faults())
+    }),
+    figure(THREATS, "answers that are broken in {} ways", || {
+        number(response_faults())
+    }),
     figure(
         TESTING,
         "says for each of the {} which test catches it",

@@ -7,7 +7,7 @@ use std::process::Command;
 use super::{read, root};
 
 /// Every page for readers, by its path.
-fn documents() -> Vec<String> {
+pub(crate) fn documents() -> Vec<String> {
     let mut pages = vec![root().join("docs")];
     let mut found: Vec<String> = [
         "README.md",
@@ -16,6 +16,7 @@ fn documents() -> Vec<String> {
         "SECURITY.md",
         "CHANGELOG.md",
         "cases/README.md",
+        "cases/conformance/README.md",
     ]
     .map(str::to_owned)
     .into();
@@ -56,7 +57,7 @@ fn commands_of(help: &str) -> BTreeSet<String> {
 }
 
 /// The word at the start of a text, of these signs and lower-case letters.
-fn word<'t>(text: &'t str, signs: &str) -> &'t str {
+pub(crate) fn word<'t>(text: &'t str, signs: &str) -> &'t str {
     let is_part = |it: char| it.is_ascii_lowercase() || signs.contains(it);
     let end = text.find(|it: char| !is_part(it));
     &text[..end.unwrap_or(text.len())]
@@ -289,8 +290,8 @@ fn prose_wraps_at_100_columns() {
             if line.trim_start().starts_with("```") {
                 is_code = !is_code;
             }
-            let is_one_piece =
-                line.starts_with(['|', '#', '>']) || line.trim().split(' ').count() < 3;
+            let text = line.trim();
+            let is_one_piece = text.starts_with(['|', '#', '>']) || text.split(' ').count() < 3;
             let is_long = line.chars().count() > 100;
             assert!(is_code || is_one_piece || !is_long, "{document}: {line}");
         }

@@ -204,6 +204,28 @@ pub(crate) fn patches() -> Vec<(String, String)> {
     patches.collect()
 }
 
+/// The seeded mistakes that remove a whole capability.
+pub(crate) fn breakages() -> usize {
+    let patches = patches().into_iter();
+    patches.filter(|it| it.0.contains("-breakage-")).count()
+}
+
+pub(crate) fn fuzz_targets() -> usize {
+    let directory = root().join("fuzz/fuzz_targets");
+    directory.read_dir().unwrap().count()
+}
+
+/// The ways in which a response is broken: all variants but `None`.
+pub(crate) fn response_faults() -> usize {
+    let text = read("crates/campaigns/src/simulate/hostile/fault.rs");
+    let variants = text
+        .split("enum ResponseFault {\n    None,")
+        .nth(1)
+        .unwrap();
+    let variants = variants.split('}').next().unwrap();
+    variants.matches(',').count()
+}
+
 /// The table of seeded mistakes: name, what is wrong, what has caught it.
 pub(crate) fn table_of_mistakes() -> Vec<(String, String, String)> {
     let page = read("docs/internals/testing.md");
