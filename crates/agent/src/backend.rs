@@ -1,7 +1,7 @@
 //! The seam between the agent and what enforces policies on its node.
 //!
-//! A [`Backend`] turns the plan of a node into rules, and changes of the plan into steps, as values:
-//! the agent decides with it without I/O. A [`Connect`] is a backend that also reaches what
+//! A [`Backend`] turns the plan of a node into rules, and changes of the plan into steps, as
+//! values: the agent decides with it without I/O. A [`Connect`] is a backend that also reaches what
 //! enforces. [`nft`] is the kernel's nftables; the unit tests have one in memory.
 
 #[cfg(test)]

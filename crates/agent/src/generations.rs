@@ -1,9 +1,9 @@
 //! Generations, and the clearing of marks before their numbers are reused.
 //!
-//! A generation is a number of fifteen bits at most. Before a number is reused, no connection may still
-//! have its mark: that connection would pass without an evaluation. The numbers are therefore two
-//! halves, and all marks of one half are cleared before its first number is used. This holds across
-//! restarts, because the current generation is read back from the kernel's table.
+//! A generation is a number of fifteen bits at most. Before a number is reused, no connection may
+//! still have its mark: that connection would pass without an evaluation. The numbers are therefore
+//! two halves, and all marks of one half are cleared before its first number is used. This holds
+//! across restarts, because the current generation is read back from the kernel's table.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;

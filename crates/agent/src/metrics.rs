@@ -52,8 +52,8 @@ fn durations() -> Histogram {
 }
 
 /// Defines [`Metrics`] by a table: a field, its type, its name in the output without prefix and
-/// suffix, its unit if it has one, its help, and how to create it if it has no default. The order is
-/// that of the output.
+/// suffix, its unit if it has one, its help, and how to create it if it has no default. The order
+/// is that of the output.
 macro_rules! metrics {
     ($($field:ident: $type:ty = $name:literal $(in $unit:ident)?, $help:literal $(, $new:expr)?;)*) => {
         /// All metrics of the agent.

@@ -62,9 +62,9 @@ impl Source {
         Source::from_bytes(name, bytes)
     }
 
-    /// An object as a server sent it, in JSON. Items of a list of a built-in kind have no type: they
-    /// get this one. Bytes that are not UTF-8 may occur in unread fields and are replaced; every
-    /// field that is read rejects the replacement.
+    /// An object as a server sent it, in JSON. Items of a list of a built-in kind have no type:
+    /// they get this one. Bytes that are not UTF-8 may occur in unread fields and are replaced;
+    /// every field that is read rejects the replacement.
     pub fn served(kind: Kind, api_version: String, object: Vec<u8>) -> Source {
         // The type is kept beside the text: wrapping the object in a list with its type would copy
         // every event of a watch.

@@ -1,7 +1,7 @@
 //! Evaluates one flow: which rule decides, in each direction.
 //!
-//! Implements section 1.1 of the model (docs/reference/model.md) over the compiled form: no text, no
-//! allocation. The cause is where the search ends, not a reconstruction.
+//! Implements section 1.1 of the model (docs/reference/model.md) over the compiled form: no text,
+//! no allocation. The cause is where the search ends, not a reconstruction.
 
 use std::num::NonZeroU16;
 

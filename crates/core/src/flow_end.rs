@@ -188,8 +188,8 @@ pub(crate) fn at<'c>(cluster: &'c Cluster<'c>, program: &Program, at: IpAddr) ->
     }
 }
 
-/// Returns the ends of a block: its pods and nodes, and its parts outside the cluster that no policy
-/// distinguishes.
+/// Returns the ends of a block: its pods and nodes, and its parts outside the cluster that no
+/// policy distinguishes.
 pub(crate) fn within<'c>(
     cluster: &'c Cluster<'c>,
     program: &Program,

@@ -12,7 +12,8 @@
 //!
 //! ```text
 //! use palisade_oracle::{Oracle, Verdict};
-//! let pod = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "x"},
+//! let pod = serde_json::json!({"apiVersion": "v1", "kind": "Pod",
+//!     "metadata": {"name": "a", "namespace": "x"},
 //!     "status": {"podIPs": [{"ip": "10.0.0.1"}]}});
 //! assert_eq!(Oracle::new(&[pod], &[]).answer("203.0.113.7 x/a tcp/80").verdict, Verdict::Allow);
 //! ```

@@ -202,8 +202,8 @@ pub(crate) struct ExplainArgs {
     #[arg(value_name = "FLOW", num_args = 0..=5, required_unless_present = "flows")]
     pub(crate) flow: Vec<String>,
 
-    /// Many flows, one a line as `SRC DST PORT [via ENDPOINT]`; `#` starts a comment; `-` is standard
-    /// input
+    /// Many flows, one a line as `SRC DST PORT [via ENDPOINT]`; `#` starts a comment; `-` is
+    /// standard input
     #[arg(long, value_name = "FILE", conflicts_with = "flow")]
     pub(crate) flows: Option<PathBuf>,
 
@@ -321,8 +321,8 @@ pub(crate) struct LabArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
 
-    /// Probe these flows instead, one a line as `SRC DST PORT [via ENDPOINT]`; `#` starts a comment;
-    /// `-` is standard input
+    /// Probe these flows instead, one a line as `SRC DST PORT [via ENDPOINT]`; `#` starts a
+    /// comment; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) flows: Option<PathBuf>,
 

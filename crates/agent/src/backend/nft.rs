@@ -15,7 +15,8 @@ use super::{Backend, NodeSettings, NotInPlace, RulesChange, Senders};
 use crate::config::Established;
 use crate::generations::Generation;
 
-/// The nftables of the kernel, in the network namespace of the caller of [`Connect`](super::Connect).
+/// The nftables of the kernel, in the network namespace of the caller of
+/// [`Connect`](super::Connect).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nft {
     /// The bits of the ct mark that belong to Palisade.

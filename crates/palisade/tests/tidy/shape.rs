@@ -66,6 +66,15 @@ fn the_length_of_a_function_is_seen() {
     assert_eq!(functions(code), [(5, 3)]);
 }
 
+#[test]
+fn comments_of_shipped_sources_wrap_at_100_columns() {
+    for (path, text) in SHIPPED.into_iter().flat_map(sources) {
+        let mut comments = text.lines().filter(|it| it.trim_start().starts_with("//"));
+        let long = comments.find(|it| it.chars().count() > 100);
+        assert_eq!(long, None, "{path}");
+    }
+}
+
 /// `//` says why: at least 2.5 % of the lines of code, where an algorithm or a kernel needs reasons.
 #[test]
 fn comments_say_why() {
