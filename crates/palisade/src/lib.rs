@@ -1,7 +1,8 @@
 //! Answers about network policy as values, documents and texts, and the command that prints them.
 //!
-//! [`report`] has the answers as typed values with their texts, and [`view`] their JSON documents.
-//! A server or another front end uses these two. [`main`] is the command line on top of them.
+//! [`report`] has the answers of `explain` and `affecting` as typed values with their texts, and
+//! [`view`] their JSON documents. A server or another front end uses these two. The other commands'
+//! answers are private. [`main`] is the command line on top of them.
 //!
 //! ```
 //! use palisade::report::explain::{Detail, Explainer};

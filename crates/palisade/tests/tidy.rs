@@ -349,7 +349,7 @@ fn the_loop_knows_no_world() {
 }
 
 #[test]
-fn only_one_backend_of_the_agent_names_nftables() {
+fn only_one_backend_of_the_agent_uses_palisade_nft() {
     let mut naming = 0;
     for (path, text) in rust_files() {
         let Ok(path) = path.strip_prefix("crates/agent/src") else {
@@ -359,10 +359,10 @@ fn only_one_backend_of_the_agent_names_nftables() {
         if path == "backend/nft.rs" || path.starts_with("backend/nft/") {
             naming += usize::from(text.contains("palisade_nft"));
         } else {
-            assert!(!text.contains("palisade_nft"), "{path} names nftables");
+            assert!(!text.contains("palisade_nft"), "{path} uses palisade-nft");
         }
     }
-    assert!(naming > 0, "no backend names nftables");
+    assert!(naming > 0, "no backend uses palisade-nft");
 }
 
 /// What of a text sets up a node's kernel in a way that the agent cannot.

@@ -82,8 +82,8 @@ const CLAUSES: &[Clause] = &[
     ),
     clause(
         "palisade-agent",
-        "and only `backend/nft` names nftables.",
-        &["only_one_backend_of_the_agent_names_nftables"],
+        "and only `backend/nft` uses `palisade-nft`.",
+        &["only_one_backend_of_the_agent_uses_palisade_nft"],
     ),
     clause(
         "palisade-kube",
