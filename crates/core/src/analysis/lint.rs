@@ -99,6 +99,13 @@ pub enum FindingDetail {
     Nothing,
     /// A text from the objects: a label key, a port name, a namespace.
     Text(String),
+    /// A label that no object has, and the label that is probably intended: `key` or `key=value`.
+    Typo {
+        /// The label of the selector.
+        wrong: String,
+        /// The existing label.
+        right: String,
+    },
     /// A number out of a total.
     Share(u64, u64),
     /// Further targets besides [`Finding::at`].

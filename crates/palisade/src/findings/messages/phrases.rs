@@ -109,9 +109,10 @@ impl MessageBuilder<'_> {
     pub(super) fn text_or(&self, otherwise: &str) -> String {
         match &self.finding.detail {
             FindingDetail::Text(text) => ticked(text),
-            FindingDetail::Nothing | FindingDetail::Share(..) | FindingDetail::Others(_) => {
-                otherwise.to_owned()
-            }
+            FindingDetail::Nothing
+            | FindingDetail::Typo { .. }
+            | FindingDetail::Share(..)
+            | FindingDetail::Others(_) => otherwise.to_owned(),
         }
     }
 
@@ -119,7 +120,9 @@ impl MessageBuilder<'_> {
         match &self.finding.detail {
             FindingDetail::Text(text) => ticked(text),
             FindingDetail::Others(_) => self.others(),
-            FindingDetail::Nothing | FindingDetail::Share(..) => otherwise.to_owned(),
+            FindingDetail::Nothing | FindingDetail::Typo { .. } | FindingDetail::Share(..) => {
+                otherwise.to_owned()
+            }
         }
     }
 
@@ -161,21 +164,21 @@ impl MessageBuilder<'_> {
         )
     }
 
-    /// Describes a label that no object has, and the label that is probably intended: the text has
-    /// both.
+    /// Describes a label that no object has, and the label that is probably intended.
     pub(super) fn typo(&self) -> String {
         let selector = self.selector();
-        let text = match &self.finding.detail {
-            FindingDetail::Text(text) => text.as_str(),
-            FindingDetail::Nothing | FindingDetail::Share(..) | FindingDetail::Others(_) => "",
-        };
-        match text.split_once(" -> ") {
-            Some((wrong, right)) => format!(
+        match &self.finding.detail {
+            FindingDetail::Typo { wrong, right } => format!(
                 "{selector} names {}, which no object has; did you mean {}?",
                 ticked(wrong),
                 ticked(right)
             ),
-            None => format!("{selector} names a label that no object has{}", self.more()),
+            FindingDetail::Nothing
+            | FindingDetail::Text(_)
+            | FindingDetail::Share(..)
+            | FindingDetail::Others(_) => {
+                format!("{selector} names a label that no object has{}", self.more())
+            }
         }
     }
 
@@ -218,6 +221,7 @@ impl MessageBuilder<'_> {
             }
             FindingDetail::Nothing
             | FindingDetail::Text(_)
+            | FindingDetail::Typo { .. }
             | FindingDetail::Share(..)
             | FindingDetail::Others(_) => String::new(),
         }
@@ -226,9 +230,10 @@ impl MessageBuilder<'_> {
     pub(super) fn plain_text_or(&self, otherwise: &str) -> String {
         match &self.finding.detail {
             FindingDetail::Text(text) => palisade_core::text::name(text),
-            FindingDetail::Nothing | FindingDetail::Share(..) | FindingDetail::Others(_) => {
-                otherwise.to_owned()
-            }
+            FindingDetail::Nothing
+            | FindingDetail::Typo { .. }
+            | FindingDetail::Share(..)
+            | FindingDetail::Others(_) => otherwise.to_owned(),
         }
     }
 
@@ -236,9 +241,10 @@ impl MessageBuilder<'_> {
     pub(super) fn on_text(&self) -> String {
         match &self.finding.detail {
             FindingDetail::Text(text) => format!(" on {}", ticked(text)),
-            FindingDetail::Nothing | FindingDetail::Share(..) | FindingDetail::Others(_) => {
-                String::new()
-            }
+            FindingDetail::Nothing
+            | FindingDetail::Typo { .. }
+            | FindingDetail::Share(..)
+            | FindingDetail::Others(_) => String::new(),
         }
     }
 
@@ -248,7 +254,7 @@ impl MessageBuilder<'_> {
             FindingDetail::Text(text) => format!(" ({})", ticked(text)),
             FindingDetail::Share(some, all) => format!(" ({some} of {all})"),
             FindingDetail::Others(_) => format!(" ({})", self.others()),
-            FindingDetail::Nothing => String::new(),
+            FindingDetail::Nothing | FindingDetail::Typo { .. } => String::new(),
         }
     }
 
@@ -257,18 +263,20 @@ impl MessageBuilder<'_> {
         match &self.finding.detail {
             FindingDetail::Share(some, 1) => format!(" ({some} of 1 pod)"),
             FindingDetail::Share(some, all) => format!(" ({some} of {all} pods)"),
-            FindingDetail::Nothing | FindingDetail::Text(_) | FindingDetail::Others(_) => {
-                String::new()
-            }
+            FindingDetail::Nothing
+            | FindingDetail::Text(_)
+            | FindingDetail::Typo { .. }
+            | FindingDetail::Others(_) => String::new(),
         }
     }
 
     pub(super) fn share_of(&self, what: &str) -> String {
         match &self.finding.detail {
             FindingDetail::Share(some, all) => format!("{some} of {all} {what}"),
-            FindingDetail::Nothing | FindingDetail::Text(_) | FindingDetail::Others(_) => {
-                what.to_owned()
-            }
+            FindingDetail::Nothing
+            | FindingDetail::Text(_)
+            | FindingDetail::Typo { .. }
+            | FindingDetail::Others(_) => what.to_owned(),
         }
     }
 
@@ -276,9 +284,10 @@ impl MessageBuilder<'_> {
     pub(super) fn direction(&self) -> String {
         match &self.finding.detail {
             FindingDetail::Text(text) => format!(" {text}"),
-            FindingDetail::Nothing | FindingDetail::Share(..) | FindingDetail::Others(_) => {
-                String::new()
-            }
+            FindingDetail::Nothing
+            | FindingDetail::Typo { .. }
+            | FindingDetail::Share(..)
+            | FindingDetail::Others(_) => String::new(),
         }
     }
 

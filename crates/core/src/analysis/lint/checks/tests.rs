@@ -37,6 +37,7 @@ fn findings(code: Code, cluster: &Cluster<'_>) -> Vec<String> {
         let detail = match &it.detail {
             FindingDetail::Nothing => String::new(),
             FindingDetail::Text(text) => format!(": {text}"),
+            FindingDetail::Typo { wrong, right } => format!(": {wrong} -> {right}"),
             FindingDetail::Share(some, all) => format!(": {some} of {all}"),
             FindingDetail::Others(others) => {
                 let others = others.iter().map(|it| target(cluster, *it));

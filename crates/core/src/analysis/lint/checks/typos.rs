@@ -75,7 +75,7 @@ pub(super) fn find(context: &CheckContext<'_>) -> Vec<Finding> {
         }),
     ];
     let mut findings = Vec::new();
-    let mut last: Option<(FindingTarget, String)> = None;
+    let mut last: Option<(FindingTarget, FindingDetail)> = None;
     for it in &named.list {
         let [pods, namespaces, nodes] = &mut spaces;
         let space = match it.on {
@@ -85,27 +85,34 @@ pub(super) fn find(context: &CheckContext<'_>) -> Vec<Finding> {
         };
         let is_of_draft = it.on == LabelOwner::Namespaces && it.key == NAME_OF_DRAFT;
         let proposal = if is_of_draft && !space.values.contains_key(it.key) {
-            Some(always(Code::LabelTypo, it.at)).zip(Some(format!("{NAME_OF_DRAFT} -> {NAME}")))
+            Some((always(Code::LabelTypo, it.at), typo(NAME_OF_DRAFT, NAME)))
         } else if context.has_pods() {
             let near = space.near(it.key, it.value);
             near.map(|near| (now(Code::LabelTypo, it.at), near))
         } else {
             None
         };
-        let Some((finding, text)) = proposal else {
+        let Some((finding, detail)) = proposal else {
             continue;
         };
         // A misspelled key with several values is one finding.
-        let finding_key = (it.at, text);
+        let finding_key = (it.at, detail);
         if last.as_ref() != Some(&finding_key) {
             findings.push(Finding {
-                detail: FindingDetail::Text(finding_key.1.clone()),
+                detail: finding_key.1.clone(),
                 ..finding
             });
             last = Some(finding_key);
         }
     }
     findings
+}
+
+fn typo(wrong: &str, right: &str) -> FindingDetail {
+    FindingDetail::Typo {
+        wrong: wrong.to_owned(),
+        right: right.to_owned(),
+    }
 }
 
 /// Returns the label sets of pods. Pods of one workload are adjacent and share one, which is
@@ -217,7 +224,7 @@ struct Space<'c> {
     /// `pod-template-hash` have a value for each ReplicaSet.
     values: FxHashMap<&'c str, Values<'c>>,
     /// The corrections found so far, by key and value: policies repeat their labels.
-    corrections: FxHashMap<(&'c str, Option<&'c str>), Option<String>>,
+    corrections: FxHashMap<(&'c str, Option<&'c str>), Option<FindingDetail>>,
     compared: u32,
 }
 
@@ -261,8 +268,8 @@ impl<'c> Space<'c> {
         }
     }
 
-    /// Returns the probable correction of a label that no object has, as `wrong -> right`.
-    fn near(&mut self, key: &'c str, value: Option<&'c str>) -> Option<String> {
+    /// Returns the probable correction of a label that no object has.
+    fn near(&mut self, key: &'c str, value: Option<&'c str>) -> Option<FindingDetail> {
         let value = value.filter(|_| self.values.contains_key(key));
         if let Some(known) = self.corrections.get(&(key, value)) {
             return known.clone();
@@ -272,18 +279,18 @@ impl<'c> Space<'c> {
         found
     }
 
-    fn search(&mut self, key: &str, value: Option<&str>) -> Option<String> {
+    fn search(&mut self, key: &str, value: Option<&str>) -> Option<FindingDetail> {
         let Some(values) = self.values.get_mut(key) else {
             // A known label may be absent from the input without being misspelled.
             let is_known = self.known.contains(&key);
             let near = nearest(key, &self.keys, &mut self.compared).filter(|_| !is_known)?;
-            return Some(format!("{key} -> {near}"));
+            return Some(typo(key, near));
         };
         let value = value.filter(|it| !values.set.contains(it))?;
         let set = &values.set;
         let list = values.list.get_or_insert_with(|| words(set.clone()));
         let near = nearest(value, list, &mut self.compared)?;
-        Some(format!("{key}={value} -> {key}={near}"))
+        Some(typo(&format!("{key}={value}"), &format!("{key}={near}")))
     }
 }
 
