@@ -30,6 +30,28 @@ pub struct Text<'a> {
     pub span: Span,
 }
 
+/// The type that a value must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expected {
+    Mapping,
+    List,
+    Text,
+    Boolean,
+    WholeNumber,
+}
+
+impl Expected {
+    fn words(self) -> &'static str {
+        match self {
+            Expected::Mapping => "a mapping",
+            Expected::List => "a list",
+            Expected::Text => "a string",
+            Expected::Boolean => "a boolean",
+            Expected::WholeNumber => "a whole number",
+        }
+    }
+}
+
 /// Reads one object from an input.
 pub(crate) struct Decode<'a, 'd> {
     input: &'d mut dyn Input<'a>,
@@ -210,7 +232,7 @@ impl<'a, 'd> Decode<'a, 'd> {
     ) -> Readable<ObjectFields> {
         let anchor = self.anchor;
         if self.input.shape() != ValueShape::Map {
-            return Err(self.wrong_type(at, "a mapping"));
+            return Err(self.wrong_type(at, Expected::Mapping));
         }
         self.type_hint = None;
         self.input.enter();
@@ -262,7 +284,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         mut each: impl FnMut(&mut Self, Text<'a>, &At<'_>),
     ) -> Readable<()> {
         if self.input.shape() != ValueShape::Map {
-            return Err(self.wrong_type(at, "a mapping"));
+            return Err(self.wrong_type(at, Expected::Mapping));
         }
         self.type_hint = None;
         self.input.enter();
@@ -331,7 +353,7 @@ impl<'a, 'd> Decode<'a, 'd> {
     ) -> Readable<Vec<T>> {
         let anchor = self.anchor;
         if self.input.shape() != ValueShape::Seq {
-            return Err(self.wrong_type(at, "a list"));
+            return Err(self.wrong_type(at, Expected::List));
         }
         self.type_hint = None;
         let span = self.input.span();
@@ -381,7 +403,7 @@ impl<'a, 'd> Decode<'a, 'd> {
     /// Reads a string.
     pub(crate) fn string(&mut self, at: &At<'_>) -> Readable<Text<'a>> {
         if self.input.shape() != ValueShape::Str {
-            return Err(self.wrong_type(at, "a string"));
+            return Err(self.wrong_type(at, Expected::Text));
         }
         self.type_hint = None;
         match self.input.scalar() {
@@ -393,7 +415,7 @@ impl<'a, 'd> Decode<'a, 'd> {
     /// Reads a boolean.
     pub(crate) fn boolean(&mut self, at: &At<'_>) -> Readable<bool> {
         if self.input.shape() != ValueShape::Bool {
-            return Err(self.wrong_type(at, "a boolean"));
+            return Err(self.wrong_type(at, Expected::Boolean));
         }
         self.type_hint = None;
         match self.input.scalar() {
@@ -405,7 +427,7 @@ impl<'a, 'd> Decode<'a, 'd> {
     /// Reads a whole number.
     pub(crate) fn integer(&mut self, at: &At<'_>) -> Readable<(i64, Span)> {
         if self.input.shape() != ValueShape::Int {
-            return Err(self.wrong_type(at, "a whole number"));
+            return Err(self.wrong_type(at, Expected::WholeNumber));
         }
         self.type_hint = None;
         match self.input.scalar() {
@@ -463,7 +485,7 @@ impl<'a, 'd> Decode<'a, 'd> {
     }
 
     /// Reports that the next value has the wrong type, and skips it.
-    pub(crate) fn wrong_type(&mut self, at: &At<'_>, expected: &str) -> Unreadable {
+    pub(crate) fn wrong_type(&mut self, at: &At<'_>, expected: Expected) -> Unreadable {
         let shape = self.input.shape();
         self.misread |= self.shelters == 0;
         let hint = self.type_hint.take();
@@ -478,7 +500,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         );
         let help = match hint {
             Some(hint) => hint.to_owned(),
-            None if expected == "a string" && scalar => {
+            None if expected == Expected::Text && scalar => {
                 let what = if shape == ValueShape::Bool {
                     "a boolean"
                 } else {
@@ -489,7 +511,7 @@ impl<'a, 'd> Decode<'a, 'd> {
                     ticked(written)
                 )
             }
-            None if expected == "a whole number" && shape == ValueShape::Str => {
+            None if expected == Expected::WholeNumber && shape == ValueShape::Str => {
                 let bare = written.trim_matches(['"', '\'']);
                 if bare.parse::<i64>().is_ok() {
                     format!("remove the quotes: `{bare}`")
@@ -497,18 +519,20 @@ impl<'a, 'd> Decode<'a, 'd> {
                     String::new()
                 }
             }
-            None if expected == "a list" && shape == ValueShape::Map => match self.first_key() {
-                Some(key) => format!("put `- ` before {}", ticked(&key)),
-                None => "write `[]` for an empty list".to_owned(),
-            },
-            None if expected == "a list" => "put `- ` before each entry".to_owned(),
-            None if expected == "a boolean" && shape == ValueShape::Str => {
+            None if expected == Expected::List && shape == ValueShape::Map => {
+                match self.first_key() {
+                    Some(key) => format!("put `- ` before {}", ticked(&key)),
+                    None => "write `[]` for an empty list".to_owned(),
+                }
+            }
+            None if expected == Expected::List => "put `- ` before each entry".to_owned(),
+            None if expected == Expected::Boolean && shape == ValueShape::Str => {
                 "write `true` or `false`, without quotes".to_owned()
             }
             None => String::new(),
         };
         // The search for the first key has read part of the mapping: only the rest is skipped.
-        if !(expected == "a list" && shape == ValueShape::Map && hint.is_none()) {
+        if !(expected == Expected::List && shape == ValueShape::Map && hint.is_none()) {
             self.input.skip();
         }
         let found = if shape == ValueShape::Null {
@@ -518,7 +542,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         } else {
             shape.describe().to_owned()
         };
-        let message = format!("expected {expected}, found {found}");
+        let message = format!("expected {}, found {found}", expected.words());
         if matches!(shape, ValueShape::Map | ValueShape::Seq) {
             // The span is only its first token, which does not show the whole value.
             self.push(Code::WrongType, at.text(), span, message, help, None);

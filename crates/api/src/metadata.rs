@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::decode::{Decode, Readable, Text};
+use crate::decode::{Decode, Expected, Readable, Text};
 use crate::fields::{Fields, ObjectFields};
 use crate::input::ValueShape;
 use crate::names::{is_dns_label, is_dns_subdomain, is_label_key, is_label_value};
@@ -139,7 +139,7 @@ pub(crate) fn metadata<'a>(
             drop(d.independent(|d| d.list(at, 0..=usize::MAX, text)));
         }
         "managedFields" if d.shape() != ValueShape::Seq => {
-            d.independent(|d| d.wrong_type(at, "a list"));
+            d.independent(|d| d.wrong_type(at, Expected::List));
         }
         _ => d.skip(),
     })?;
