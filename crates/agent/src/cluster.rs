@@ -373,7 +373,7 @@ impl Kinds {
         }
         let source = Source::served(kind, resource.group_version(), text);
         let manifests = read_served(&source);
-        let id = object_name(key);
+        let id = key.id();
         // An unreadable pod may have an address.
         let mut may_get_address = true;
         match readable(&manifests, kind, key) {
@@ -430,7 +430,7 @@ impl Kinds {
     /// Removes an object. Only its name is read.
     fn gone(&mut self, key: ObjectKey<'_>, store: &mut dyn ObjectStore, delta: &mut WatchDelta) {
         // Whatever was unreadable about the object is gone with it.
-        self.clear_errors(&object_name(key));
+        self.clear_errors(&key.id());
         if key.kind == ObjectKind::Namespace {
             self.ending.gone(key.name);
         }
@@ -582,13 +582,6 @@ fn readable<'m, 'a>(
                 |it| name(&it.message),
             ))
         }
-    }
-}
-
-fn object_name(key: ObjectKey<'_>) -> String {
-    match key.namespace {
-        "" => format!("{}/{}", key.kind.short(), key.name),
-        namespace => format!("{}/{namespace}/{}", key.kind.short(), key.name),
     }
 }
 

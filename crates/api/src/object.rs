@@ -18,7 +18,7 @@ use crate::pod::{Pod, pod_spec, pod_status};
 use crate::problem::{Code, SourceId, Span};
 use crate::service::{self, EndpointSlice, Service};
 use crate::workload::{self, Workload, WorkloadKind};
-use palisade_core::text::ticked;
+use palisade_core::text::{object_id, ticked};
 
 /// An object, borrowed from its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,15 +136,8 @@ fn namespace<'m>(kind: Kind, metadata: &'m Metadata<'_>) -> Option<&'m str> {
 }
 
 fn id(kind: Kind, metadata: &Metadata<'_>) -> String {
-    let name = palisade_core::text::name(&metadata.name);
-    match namespace(kind, metadata) {
-        Some(namespace) => format!(
-            "{}/{}/{name}",
-            kind.short(),
-            palisade_core::text::name(namespace)
-        ),
-        None => format!("{}/{name}", kind.short()),
-    }
+    let namespace = namespace(kind, metadata).unwrap_or_default();
+    object_id(kind.short(), namespace, &metadata.name)
 }
 
 const SPEC_HINTS: &[(&str, &str)] = &[

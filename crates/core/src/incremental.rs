@@ -32,6 +32,7 @@ use crate::net::Cidr;
 use crate::plan::{MERGE_OVER, Plan, PlanChange, PodChains, RuleChain, RuleChainId, SHARE_FROM};
 use crate::policy::{Direction, PolicyApi};
 use crate::program::RuleId;
+use crate::text::object_id;
 
 /// The kinds of objects that the plan of a node depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,6 +82,13 @@ pub struct ObjectKey<'a> {
     pub namespace: &'a str,
     /// The name of the object in its namespace.
     pub name: &'a str,
+}
+
+impl ObjectKey<'_> {
+    /// Returns the identifier, as in problems of the object: `netpol/shop/db`.
+    pub fn id(self) -> String {
+        object_id(self.kind.short(), self.namespace, self.name)
+    }
 }
 
 /// Keeps the parts of a cluster that policies can see, and the plan of one node.

@@ -22,6 +22,15 @@ pub fn name(text: &str) -> String {
     escaped(text, 253)
 }
 
+/// Returns the identifier of an object: `netpol/shop/db`, `cnp/tenants`. The namespace is empty for
+/// cluster-wide kinds.
+pub fn object_id(short: &str, namespace: &str, object: &str) -> String {
+    match namespace {
+        "" => format!("{short}/{}", name(object)),
+        namespace => format!("{short}/{}/{}", name(namespace), name(object)),
+    }
+}
+
 fn shown(text: &str) -> String {
     escaped(text, SHOWN)
 }

@@ -15,6 +15,7 @@ use palisade_api::{
 use palisade_core::analysis::affect::Decider;
 use palisade_core::analysis::lint::{Finding, FindingTarget};
 use palisade_core::model::Cluster;
+use palisade_core::text::object_id;
 use rayon::prelude::*;
 
 pub(crate) use self::code::{IgnoreCode, LintCode};
@@ -186,13 +187,13 @@ impl<'t> FindingLocator<'t> {
             }
             FindingTarget::Namespace(id) => {
                 let name = self.cluster.namespace_name(id);
-                let id = format!("{}/{name}", Kind::Namespace.short());
+                let id = object_id(Kind::Namespace.short(), "", name);
                 self.ids.get(&id).copied()
             }
             FindingTarget::Service(id) => {
                 let service = self.cluster.services.get(id.0 as usize)?;
                 let namespace = self.cluster.namespace_name(service.namespace);
-                let id = format!("{}/{namespace}/{}", Kind::Service.short(), service.name);
+                let id = object_id(Kind::Service.short(), namespace, service.name);
                 self.ids.get(&id).copied()
             }
         }
