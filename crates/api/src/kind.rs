@@ -110,43 +110,50 @@ impl Kind {
         }
     }
 
-    /// The API version of its objects; one kind had two.
-    pub(crate) fn api_version(self, written: &str) -> &'static str {
+    /// The API versions in which it is read, the present one first.
+    fn versions(self) -> &'static [&'static str] {
         match self {
-            Kind::NetworkPolicy => "networking.k8s.io/v1",
-            Kind::NetworkPolicy2016 if written == "v1beta" => "v1beta",
-            Kind::NetworkPolicy2016 => "extensions/v1beta1",
+            Kind::NetworkPolicy => &["networking.k8s.io/v1"],
+            Kind::NetworkPolicy2016 => &["extensions/v1beta1", "v1beta"],
             Kind::AdminNetworkPolicy | Kind::BaselineAdminNetworkPolicy => {
-                "policy.networking.k8s.io/v1alpha1"
+                &["policy.networking.k8s.io/v1alpha1"]
             }
-            Kind::ClusterNetworkPolicy => "policy.networking.k8s.io/v1alpha2",
+            Kind::ClusterNetworkPolicy => &["policy.networking.k8s.io/v1alpha2"],
             Kind::EarlyClusterNetworkPolicy | Kind::DefaultNetworkPolicy => {
-                "networking.k8s.io/v1alpha1"
+                &["networking.k8s.io/v1alpha1"]
             }
             Kind::Namespace
             | Kind::Pod
             | Kind::Node
             | Kind::Service
-            | Kind::ReplicationController => "v1",
-            Kind::EndpointSlice => "discovery.k8s.io/v1",
-            Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet | Kind::ReplicaSet => "apps/v1",
-            Kind::Job | Kind::CronJob => "batch/v1",
+            | Kind::ReplicationController => &["v1"],
+            Kind::EndpointSlice => &["discovery.k8s.io/v1", "discovery.k8s.io/v1beta1"],
+            Kind::Deployment => &[
+                "apps/v1",
+                "apps/v1beta1",
+                "apps/v1beta2",
+                "extensions/v1beta1",
+            ],
+            Kind::StatefulSet => &["apps/v1", "apps/v1beta1", "apps/v1beta2"],
+            Kind::DaemonSet | Kind::ReplicaSet => {
+                &["apps/v1", "apps/v1beta2", "extensions/v1beta1"]
+            }
+            Kind::Job => &["batch/v1"],
+            Kind::CronJob => &["batch/v1", "batch/v1beta1", "batch/v2alpha1"],
         }
+    }
+
+    /// The present API version of its objects; that of 2016 had two at the same time.
+    pub(crate) fn api_version(self, written: &str) -> &'static str {
+        let versions = self.versions();
+        let same = versions.iter().find(|it| **it == written);
+        let same = same.filter(|_| self == Kind::NetworkPolicy2016);
+        same.or(versions.first()).copied().unwrap_or_default()
     }
 
     /// The prefix of identifiers: `netpol/shop/db`.
     pub fn short(self) -> &'static str {
         match self {
-            Kind::NetworkPolicy => "netpol",
-            Kind::NetworkPolicy2016 => "np0",
-            Kind::AdminNetworkPolicy => "anp",
-            Kind::BaselineAdminNetworkPolicy => "banp",
-            Kind::ClusterNetworkPolicy => "cnp",
-            Kind::EarlyClusterNetworkPolicy => "cnp0",
-            Kind::DefaultNetworkPolicy => "dnp",
-            Kind::Namespace => "ns",
-            Kind::Pod => "pod",
-            Kind::Node => "node",
             Kind::Service => "svc",
             Kind::EndpointSlice => "endpointslice",
             Kind::Deployment => "deploy",
@@ -156,6 +163,16 @@ impl Kind {
             Kind::ReplicationController => "rc",
             Kind::Job => "job",
             Kind::CronJob => "cronjob",
+            Kind::NetworkPolicy
+            | Kind::NetworkPolicy2016
+            | Kind::AdminNetworkPolicy
+            | Kind::BaselineAdminNetworkPolicy
+            | Kind::ClusterNetworkPolicy
+            | Kind::EarlyClusterNetworkPolicy
+            | Kind::DefaultNetworkPolicy
+            | Kind::Namespace
+            | Kind::Pod
+            | Kind::Node => self.enforced().map_or("", ObjectKind::short),
         }
     }
 
@@ -270,16 +287,12 @@ pub(crate) struct WrongKind {
 const POLICY_GROUP: &str = "policy.networking.k8s.io";
 const NETWORKING: &str = "networking.k8s.io";
 
-/// Kinds of groups whose kinds are all known: a misspelling is reported.
+/// The groups whose kinds are all known, so that a misspelling is reported: their kinds besides
+/// those that we read.
 const CLOSED_GROUPS: [(&str, &[&str]); 10] = [
     (
         "v1",
         &[
-            "Namespace",
-            "Pod",
-            "Node",
-            "Service",
-            "ReplicationController",
             "Binding",
             "ComponentStatus",
             "ConfigMap",
@@ -299,38 +312,17 @@ const CLOSED_GROUPS: [(&str, &[&str]); 10] = [
             "PodStatusResult",
         ],
     ),
-    (
-        "apps/v1",
-        &[
-            "Deployment",
-            "StatefulSet",
-            "DaemonSet",
-            "ReplicaSet",
-            "ControllerRevision",
-        ],
-    ),
-    ("batch/v1", &["Job", "CronJob"]),
-    ("discovery.k8s.io/v1", &["EndpointSlice"]),
+    ("apps/v1", &["ControllerRevision"]),
+    ("batch/v1", &[]),
+    ("discovery.k8s.io/v1", &[]),
     (
         "networking.k8s.io/v1",
-        &[
-            "NetworkPolicy",
-            "Ingress",
-            "IngressClass",
-            "IPAddress",
-            "ServiceCIDR",
-        ],
+        &["Ingress", "IngressClass", "IPAddress", "ServiceCIDR"],
     ),
-    ("v1beta", &["NetworkPolicy"]),
+    ("v1beta", &[]),
     (
         "networking.k8s.io/v1alpha1",
-        &[
-            "ClusterNetworkPolicy",
-            "DefaultNetworkPolicy",
-            "ClusterCIDR",
-            "IPAddress",
-            "ServiceCIDR",
-        ],
+        &["ClusterCIDR", "IPAddress", "ServiceCIDR"],
     ),
     (
         "networking.k8s.io/v1beta1",
@@ -339,10 +331,6 @@ const CLOSED_GROUPS: [(&str, &[&str]); 10] = [
     (
         "extensions/v1beta1",
         &[
-            "NetworkPolicy",
-            "Deployment",
-            "DaemonSet",
-            "ReplicaSet",
             "Ingress",
             "PodSecurityPolicy",
             "Scale",
@@ -352,11 +340,29 @@ const CLOSED_GROUPS: [(&str, &[&str]); 10] = [
             "ThirdPartyResource",
         ],
     ),
-    (
-        "policy.networking.k8s.io/v1alpha2",
-        &["ClusterNetworkPolicy"],
-    ),
+    ("policy.networking.k8s.io/v1alpha2", &[]),
 ];
+
+/// The names of the kinds of an API version that we read.
+fn read_in(api_version: &str) -> Vec<&'static str> {
+    let kinds = Kind::ALL.into_iter();
+    let kinds = kinds.filter(|it| it.versions().contains(&api_version));
+    kinds.map(Kind::name).collect()
+}
+
+/// All kinds of a closed group; `None`: the group is open.
+fn closed_group(api_version: &str) -> Option<Vec<&'static str>> {
+    let (_, others) = CLOSED_GROUPS.iter().find(|it| it.0 == api_version)?;
+    let mut kinds = read_in(api_version);
+    kinds.extend_from_slice(others);
+    Some(kinds)
+}
+
+/// The first closed group that has a kind.
+fn group_of(kind: &str) -> Option<&'static str> {
+    let mut versions = CLOSED_GROUPS.iter().map(|it| it.0);
+    versions.find(|it| closed_group(it).is_some_and(|kinds| kinds.contains(&kind)))
+}
 
 /// Whether the kind is a list of objects: `List`, or a list of a kind that can be one.
 pub(crate) fn is_list_kind(api_version: &str, kind: &str) -> bool {
@@ -369,62 +375,43 @@ pub(crate) fn is_list_kind(api_version: &str, kind: &str) -> bool {
 
 /// Looks up the kind, or reports what is wrong with it.
 pub(crate) fn recognize_kind(api_version: &str, kind: &str) -> RecognizedKind {
-    let known = match (api_version, kind) {
-        ("networking.k8s.io/v1", "NetworkPolicy") => Kind::NetworkPolicy,
-        ("v1beta" | "extensions/v1beta1", "NetworkPolicy") => Kind::NetworkPolicy2016,
-        ("policy.networking.k8s.io/v1alpha1", "AdminNetworkPolicy") => Kind::AdminNetworkPolicy,
-        ("policy.networking.k8s.io/v1alpha1", "BaselineAdminNetworkPolicy") => {
-            Kind::BaselineAdminNetworkPolicy
-        }
-        ("policy.networking.k8s.io/v1alpha2", "ClusterNetworkPolicy") => Kind::ClusterNetworkPolicy,
-        ("networking.k8s.io/v1alpha1", "ClusterNetworkPolicy") => Kind::EarlyClusterNetworkPolicy,
-        ("networking.k8s.io/v1alpha1", "DefaultNetworkPolicy") => Kind::DefaultNetworkPolicy,
-        ("v1", "Namespace") => Kind::Namespace,
-        ("v1", "Pod") => Kind::Pod,
-        ("v1", "Node") => Kind::Node,
-        ("v1", "Service") => Kind::Service,
-        ("v1", "ReplicationController") => Kind::ReplicationController,
-        ("discovery.k8s.io/v1" | "discovery.k8s.io/v1beta1", "EndpointSlice") => {
-            Kind::EndpointSlice
-        }
-        ("apps/v1" | "apps/v1beta1" | "apps/v1beta2" | "extensions/v1beta1", "Deployment") => {
-            Kind::Deployment
-        }
-        ("apps/v1" | "apps/v1beta1" | "apps/v1beta2", "StatefulSet") => Kind::StatefulSet,
-        ("apps/v1" | "apps/v1beta2" | "extensions/v1beta1", "DaemonSet") => Kind::DaemonSet,
-        ("apps/v1" | "apps/v1beta2" | "extensions/v1beta1", "ReplicaSet") => Kind::ReplicaSet,
-        ("batch/v1", "Job") => Kind::Job,
-        ("batch/v1" | "batch/v1beta1" | "batch/v2alpha1", "CronJob") => Kind::CronJob,
-        _ => return other(api_version, kind),
-    };
-    RecognizedKind::Known(known)
+    let mut kinds = Kind::ALL.into_iter();
+    let known = kinds.find(|it| it.name() == kind && it.versions().contains(&api_version));
+    known.map_or_else(|| other(api_version, kind), RecognizedKind::Known)
 }
 
 fn other(api_version: &str, kind: &str) -> RecognizedKind {
-    if let Some(versions) = policy_versions(kind) {
-        return policy_in_other_version(api_version, kind, versions);
+    if let Some(newest) = policies().find(|it| it.name() == kind) {
+        return policy_in_other_version(api_version, kind, newest);
     }
-    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
-    let closed = CLOSED_GROUPS
-        .iter()
-        .find(|(version, _)| *version == api_version);
+    let group = group(api_version);
+    let closed = closed_group(api_version);
     let other_version = closed.is_none() && is_other_version(group, kind);
     if !is_api_version(api_version) || other_version {
         return unknown_version(api_version, kind);
     }
-    let misspelt_policy = nearest(kind, &POLICY_KINDS);
+    let mut policies: Vec<&str> = policies().map(Kind::name).collect();
+    policies.dedup();
     match closed {
-        Some((_, kinds)) if !kinds.contains(&kind) => unknown_kind(api_version, kind, kinds),
-        None if group == POLICY_GROUP => unknown_kind(
-            api_version,
-            kind,
-            &["AdminNetworkPolicy", "BaselineAdminNetworkPolicy"],
-        ),
-        None if group == NETWORKING && misspelt_policy.is_some() => {
-            unknown_kind(api_version, kind, &POLICY_KINDS)
+        Some(kinds) if !kinds.contains(&kind) => unknown_kind(api_version, kind, &kinds),
+        None if group == POLICY_GROUP => {
+            let kinds = read_in("policy.networking.k8s.io/v1alpha1");
+            unknown_kind(api_version, kind, &kinds)
+        }
+        None if group == NETWORKING && nearest(kind, &policies).is_some() => {
+            unknown_kind(api_version, kind, &policies)
         }
         _ => RecognizedKind::Skipped,
     }
+}
+
+/// The kinds of policies; of one name the newest first.
+fn policies() -> impl Iterator<Item = Kind> {
+    Kind::ALL.into_iter().filter(|it| it.is_policy())
+}
+
+fn group(api_version: &str) -> &str {
+    api_version.rsplit_once('/').map_or("", |(group, _)| group)
 }
 
 /// Groups without a dot are those of Kubernetes itself; all others have one.
@@ -448,19 +435,13 @@ fn is_other_version(group: &str, kind: &str) -> bool {
         // Its one version is among the closed groups.
         return true;
     }
-    let home = match kind {
-        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" => "apps",
-        "Job" | "CronJob" => "batch",
-        "EndpointSlice" => "discovery.k8s.io",
-        _ => return false,
-    };
-    group == home
+    let mut kinds = Kind::ALL.into_iter();
+    let home = kinds.find(|it| it.name() == kind && !it.is_policy());
+    let home = home.map_or("", |it| self::group(it.api_version("")));
+    !home.is_empty() && group == home
 }
 
 fn unknown_version(api_version: &str, kind: &str) -> RecognizedKind {
-    let home = CLOSED_GROUPS
-        .iter()
-        .find(|(_, kinds)| kinds.contains(&kind));
     RecognizedKind::Wrong(WrongKind {
         code: Code::UnknownVersion,
         message: format!(
@@ -468,8 +449,8 @@ fn unknown_version(api_version: &str, kind: &str) -> RecognizedKind {
             ticked(api_version),
             ticked(kind)
         ),
-        help: match home {
-            Some((version, _)) => format!("write `apiVersion: {version}`"),
+        help: match group_of(kind) {
+            Some(version) => format!("write `apiVersion: {version}`"),
             None => "an apiVersion is `v1`, or a group and a version, like `apps/v1`".to_owned(),
         },
         in_version: true,
@@ -478,11 +459,8 @@ fn unknown_version(api_version: &str, kind: &str) -> RecognizedKind {
 }
 
 fn unknown_kind(api_version: &str, kind: &str, kinds: &[&str]) -> RecognizedKind {
-    let elsewhere = CLOSED_GROUPS
-        .iter()
-        .find(|(_, kinds)| kinds.contains(&kind));
-    let help = match (elsewhere, nearest(kind, kinds)) {
-        (Some((version, _)), _) => format!("write `apiVersion: {version}`"),
+    let help = match (group_of(kind), nearest(kind, kinds)) {
+        (Some(version), _) => format!("write `apiVersion: {version}`"),
         (None, Some(name)) => format!("did you mean `{name}`?"),
         (None, None) if kinds.len() > 8 => {
             "check the spelling of `kind` and `apiVersion`".to_owned()
@@ -502,34 +480,10 @@ fn unknown_kind(api_version: &str, kind: &str, kinds: &[&str]) -> RecognizedKind
     })
 }
 
-const POLICY_KINDS: [&str; 5] = [
-    "NetworkPolicy",
-    "AdminNetworkPolicy",
-    "BaselineAdminNetworkPolicy",
-    "ClusterNetworkPolicy",
-    "DefaultNetworkPolicy",
-];
-
-/// The apiVersions of a policy kind, newest first.
-fn policy_versions(kind: &str) -> Option<&'static [&'static str]> {
-    match kind {
-        "NetworkPolicy" => Some(&["networking.k8s.io/v1", "extensions/v1beta1", "v1beta"]),
-        "AdminNetworkPolicy" | "BaselineAdminNetworkPolicy" => {
-            Some(&["policy.networking.k8s.io/v1alpha1"])
-        }
-        "ClusterNetworkPolicy" => Some(&[
-            "policy.networking.k8s.io/v1alpha2",
-            "networking.k8s.io/v1alpha1",
-        ]),
-        "DefaultNetworkPolicy" => Some(&["networking.k8s.io/v1alpha1"]),
-        _ => None,
-    }
-}
-
 /// Other projects have kinds of the same names in groups of their own: those are skipped. In the
 /// groups of Kubernetes, and in a likely misspelling of them, it is a mistake.
-fn policy_in_other_version(api_version: &str, kind: &str, versions: &[&str]) -> RecognizedKind {
-    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+fn policy_in_other_version(api_version: &str, kind: &str, newest: Kind) -> RecognizedKind {
+    let group = group(api_version);
     let foreign = is_api_version(api_version)
         && group.contains('.')
         && !group.ends_with("k8s.io")
@@ -552,7 +506,7 @@ fn policy_in_other_version(api_version: &str, kind: &str, versions: &[&str]) -> 
             None,
         ),
         _ => (
-            format!("write `apiVersion: {}`", versions.first().unwrap_or(&"")),
+            format!("write `apiVersion: {}`", newest.api_version("")),
             None,
         ),
     };
