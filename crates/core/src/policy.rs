@@ -89,6 +89,18 @@ pub enum PolicyApi {
 }
 
 impl PolicyApi {
+    /// All of them, in their order.
+    pub const ALL: [PolicyApi; 8] = [
+        PolicyApi::Cluster,
+        PolicyApi::Admin,
+        PolicyApi::BaselineAdmin,
+        PolicyApi::NetworkPolicy,
+        PolicyApi::NetworkPolicy2016,
+        PolicyApi::IsolationAnnotation,
+        PolicyApi::EarlyCluster,
+        PolicyApi::Default,
+    ];
+
     /// Returns the prefix of identifiers of its policies.
     pub fn short(self) -> &'static str {
         match self {
@@ -120,6 +132,33 @@ impl PolicyApi {
             | PolicyApi::NetworkPolicy2016
             | PolicyApi::IsolationAnnotation => "NetworkPolicy",
             PolicyApi::Default => "DefaultNetworkPolicy",
+        }
+    }
+
+    /// Returns the plural of the kind, as in paths of API servers.
+    pub fn plural(self) -> &'static str {
+        match self {
+            PolicyApi::Cluster | PolicyApi::EarlyCluster => "clusternetworkpolicies",
+            PolicyApi::Admin => "adminnetworkpolicies",
+            PolicyApi::BaselineAdmin => "baselineadminnetworkpolicies",
+            PolicyApi::NetworkPolicy
+            | PolicyApi::NetworkPolicy2016
+            | PolicyApi::IsolationAnnotation => "networkpolicies",
+            PolicyApi::Default => "defaultnetworkpolicies",
+        }
+    }
+
+    /// Returns whether its policies are in a namespace.
+    pub fn is_namespaced(self) -> bool {
+        match self {
+            PolicyApi::NetworkPolicy
+            | PolicyApi::NetworkPolicy2016
+            | PolicyApi::IsolationAnnotation => true,
+            PolicyApi::Cluster
+            | PolicyApi::Admin
+            | PolicyApi::BaselineAdmin
+            | PolicyApi::EarlyCluster
+            | PolicyApi::Default => false,
         }
     }
 }

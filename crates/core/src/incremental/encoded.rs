@@ -213,18 +213,7 @@ pub(super) fn conditions(bytes: &[u8]) -> Option<Selector<&str>> {
     reader.selector()
 }
 
-// The bytes never leave the process: the order of these lists may change with any version.
-const POLICY_APIS: [PolicyApi; 8] = [
-    PolicyApi::Cluster,
-    PolicyApi::Admin,
-    PolicyApi::BaselineAdmin,
-    PolicyApi::NetworkPolicy,
-    PolicyApi::NetworkPolicy2016,
-    PolicyApi::IsolationAnnotation,
-    PolicyApi::EarlyCluster,
-    PolicyApi::Default,
-];
-
+// The bytes never leave the process: the order of lists may change with any version.
 const ACTIONS: [Action; 3] = [Action::Accept, Action::Deny, Action::Pass];
 
 /// Frequent texts, written as their index.

@@ -22,28 +22,6 @@ use crate::report::affecting::{AffectingBuilder, PodReport};
 use crate::view::affecting::{AffectedByView, AffectingSetView, AffectingView};
 use crate::view::{json, write_limited};
 
-/// The policy APIs whose short names begin the ids of policies.
-const POLICY_APIS: [PolicyApi; 7] = [
-    PolicyApi::Cluster,
-    PolicyApi::Admin,
-    PolicyApi::BaselineAdmin,
-    PolicyApi::NetworkPolicy,
-    PolicyApi::NetworkPolicy2016,
-    PolicyApi::EarlyCluster,
-    PolicyApi::Default,
-];
-
-/// The short names of policies, each with the longer words that `kubectl` takes.
-const POLICY_WORDS: [(&str, &[&str]); 4] = [
-    ("netpol", &["networkpolicy", "networkpolicies"]),
-    ("cnp", &["clusternetworkpolicy", "clusternetworkpolicies"]),
-    ("anp", &["adminnetworkpolicy", "adminnetworkpolicies"]),
-    (
-        "banp",
-        &["baselineadminnetworkpolicy", "baselineadminnetworkpolicies"],
-    ),
-];
-
 /// Runs the command for a pod, a workload or a policy.
 pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let namespace = args.within.default(&args.cluster.input)?;
@@ -209,7 +187,7 @@ fn target(
     }
     let found = pods(cluster, program, (text, namespace));
     let word = id.split('/').next().unwrap_or_default();
-    let is_policy = id.contains('/') && POLICY_APIS.iter().any(|it| it.short() == word);
+    let is_policy = id.contains('/') && PolicyApi::ALL.iter().any(|it| it.short() == word);
     match found {
         Ok((endpoint, pods)) => Ok(AffectingTarget::Pods(endpoint, pods)),
         Err(_) if is_policy => bail!("{}", no_policy(cluster, objects, id)),
@@ -226,11 +204,19 @@ fn policy_id(text: &str, namespace: &str) -> String {
     let (Some(word), Some(name)) = (parts.first(), parts.last()) else {
         return text.to_owned();
     };
-    let is = |it: &&(&str, &[&str])| it.1.iter().any(|long| long.eq_ignore_ascii_case(word));
-    let short = POLICY_WORDS.iter().find(is).map_or(*word, |it| it.0);
+    // `kubectl` also takes the longer words.
+    let is = |text: &str| text.eq_ignore_ascii_case(word);
+    let mut apis = PolicyApi::ALL.into_iter();
+    let api = apis.find(|it| *word == it.short() || is(it.kind()) || is(it.plural()));
+    let short = match api {
+        Some(api) => api.short(),
+        None => word,
+    };
     match parts.as_slice() {
         [_, namespace, _] => format!("{short}/{namespace}/{name}"),
-        [_, _] if matches!(short, "netpol" | "np0") => format!("{short}/{namespace}/{name}"),
+        [_, _] if api.is_some_and(PolicyApi::is_namespaced) => {
+            format!("{short}/{namespace}/{name}")
+        }
         [_, _] => format!("{short}/{name}"),
         _ => text.to_owned(),
     }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 
-use super::{ACTIONS, POLICY_APIS, WORDS};
+use super::{ACTIONS, WORDS};
 use crate::domain::DomainPattern;
 use crate::labels::{Operator, Requirement, Selector};
 use crate::model::{
@@ -106,7 +106,7 @@ impl<'b, 'n> Reader<'b, 'n> {
     }
 
     pub(super) fn front(&mut self) -> Option<(PolicyApi, PolicyRank, bool)> {
-        let api = self.one_of(&POLICY_APIS)?;
+        let api = self.one_of(&PolicyApi::ALL)?;
         let rank = match self.byte()? {
             0 => PolicyRank::EarlyAdmin,
             1 => PolicyRank::NetworkPolicy,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{ACTIONS, POLICY_APIS, WORDS};
+use super::{ACTIONS, WORDS};
 use crate::domain::DomainPattern;
 use crate::labels::{Operator, Requirement, Selector};
 use crate::model::{
@@ -10,7 +10,7 @@ use crate::model::{
     Rules,
 };
 use crate::net::{Cidr, Protocol};
-use crate::policy::Tier;
+use crate::policy::{PolicyApi, Tier};
 
 /// Writes a policy part by part, in the order in which `Reader` reads it.
 pub(super) struct Writer<'c, 'a> {
@@ -90,7 +90,7 @@ impl Writer<'_, '_> {
             // Depends on the other policies of the namespace, and changes without this policy.
             is_over_budget: _,
         } = policy;
-        self.place_of(&POLICY_APIS, api);
+        self.place_of(&PolicyApi::ALL, api);
         match rank {
             PolicyRank::EarlyAdmin => self.byte(0),
             PolicyRank::NetworkPolicy => self.byte(1),
