@@ -76,6 +76,7 @@ impl Kernel {
             notrack: true,
         };
         let mut lacking = Vec::new();
+        let mut lacks_nftables = None;
         for refused in refused {
             let subject = batch.items().get(refused.place);
             // The first chain has one rule for each trial, in the same order.
@@ -100,19 +101,21 @@ impl Kernel {
                 }
                 BatchItem::AddSet(_) => lacking.push("sets and maps"),
                 BatchItem::AddChain(_) | BatchItem::AddRule(..) => lacking.push("base chains"),
-                BatchItem::AddTable(_) => lacking.push("nftables for the inet family"),
+                BatchItem::AddTable(_) => {
+                    lacks_nftables.get_or_insert("nftables for the inet family");
+                }
                 BatchItem::Transaction
                 | BatchItem::EmptyChain(_)
                 | BatchItem::AddElements(..)
                 | BatchItem::Operation(..) => {
-                    lacking.push("nftables");
+                    lacks_nftables.get_or_insert("nftables");
                 }
             }
         }
         lacking.dedup();
         // Without a table the kernel refuses everything else as well.
-        if let Some(all) = lacking.iter().find(|what| what.starts_with("nftables")) {
-            lacking = vec![*all];
+        if let Some(all) = lacks_nftables {
+            lacking = vec![all];
         }
         if !lacking.is_empty() {
             return Err(Error::Lacking(lacking));
