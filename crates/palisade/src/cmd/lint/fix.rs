@@ -404,7 +404,8 @@ impl Planner<'_, '_, '_> {
             object.kind,
             Kind::AdminNetworkPolicy | Kind::BaselineAdminNetworkPolicy
         );
-        if !is_admin || !finding.path.as_deref()?.ends_with(".portRange") {
+        let path = steps(finding.path.as_deref()?)?;
+        if !is_admin || path.last() != Some(&PathStep::Field("portRange")) {
             return None;
         }
         let text = self.known.text(object.source);
