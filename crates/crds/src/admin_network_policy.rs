@@ -20,6 +20,13 @@ pub(crate) enum Kind {
     Baseline,
 }
 
+/// The direction of a list of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Ingress,
+    Egress,
+}
+
 /// The CRD.
 pub(crate) fn crd(channel: Channel, kind: Kind) -> Value {
     let approval = "https://github.com/kubernetes-sigs/network-policy-api/pull/300";
@@ -51,8 +58,8 @@ pub(crate) fn crd(channel: Channel, kind: Kind) -> Value {
         "The specification of the policy.",
         [
             ("subject", subject(channel, NamespaceSelector::Required)),
-            ("ingress", rules(channel, kind, "from")),
-            ("egress", rules(channel, kind, "to")),
+            ("ingress", rules(channel, kind, Direction::Ingress)),
+            ("egress", rules(channel, kind, Direction::Egress)),
         ],
     );
     spec = match kind {
@@ -76,8 +83,12 @@ pub(crate) fn crd(channel: Channel, kind: Kind) -> Value {
     })
 }
 
-fn rules(channel: Channel, kind: Kind, peers: &str) -> Schema {
-    let is_egress = peers == "to";
+fn rules(channel: Channel, kind: Kind, direction: Direction) -> Schema {
+    let is_egress = direction == Direction::Egress;
+    let peers = match direction {
+        Direction::Ingress => "from",
+        Direction::Egress => "to",
+    };
     let mut peer = Schema::object(
         "Exactly one field.",
         [("namespaces", namespaces(channel)), ("pods", pods(channel))],
