@@ -21,6 +21,27 @@ struct ResultLabel {
     result: &'static str,
 }
 
+/// What became of an Event of the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventResult {
+    /// The API server has it.
+    Written,
+    /// The API server refused it, or did not answer.
+    Failed,
+    /// Too many Events were waiting.
+    Dropped,
+}
+
+impl EventResult {
+    fn label(self) -> &'static str {
+        match self {
+            EventResult::Written => "written",
+            EventResult::Failed => "failed",
+            EventResult::Dropped => "dropped",
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct KindLabel {
     kind: &'static str,
@@ -205,9 +226,9 @@ impl Metrics {
         }
     }
 
-    /// Counts an Event of the node: `written`, `failed`, or `dropped` because too many were
-    /// waiting.
-    pub fn count_event(&self, result: &'static str) {
+    /// Counts an Event of the node.
+    pub fn count_event(&self, result: EventResult) {
+        let result = result.label();
         self.events.get_or_create(&ResultLabel { result }).inc();
     }
 

@@ -24,6 +24,7 @@ use crate::cluster::{KindStatus, Kinds};
 use crate::events::UnreadableKind;
 use crate::files::{Objects, shown};
 use crate::http::Health;
+use crate::metrics::EventResult;
 
 /// An update of a directory.
 pub(super) struct FilesUpdate {
@@ -158,18 +159,18 @@ async fn write_events(server: Server, mut events: events::Receiver<Event>, healt
         let mut pause = PAUSE;
         let result = loop {
             let why = match server.create(&event).await {
-                Ok(()) => break "written",
+                Ok(()) => break EventResult::Written,
                 // The same request would be refused again, except for a busy server (429).
                 Err(RequestFailure::Refused(it)) if it.code < 500 && it.code != 429 => {
                     warn!("cannot write Event {}: {}", event.reason, it.message);
-                    break "failed";
+                    break EventResult::Failed;
                 }
                 Err(RequestFailure::Refused(it)) => it.message,
                 Err(RequestFailure::Failed(words)) => words,
             };
             if began.elapsed() > TRIED_FOR {
                 warn!("cannot write Event {}: {why}", event.reason);
-                break "failed";
+                break EventResult::Failed;
             }
             tokio::time::sleep(pause).await;
             pause = LONGEST_PAUSE.min(pause * 2);
@@ -187,7 +188,7 @@ impl SourceState {
         };
         if let Err(error) = events.try_send(event) {
             warn!("Event dropped: {error}");
-            health.metrics.count_event("dropped");
+            health.metrics.count_event(EventResult::Dropped);
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use palisade_agent::cluster::KindStatus;
-use palisade_agent::metrics::{Metrics, State};
+use palisade_agent::metrics::{EventResult, Metrics, State};
 use palisade_agent::process::Usage;
 use palisade_agent::{Latency, ReplaceReason, SyncOutcome};
 use serde_json::Value;
@@ -43,7 +43,7 @@ fn samples() -> BTreeSet<String> {
         conntrack: Some((1, 2)),
         ..State::default()
     });
-    metrics.count_event("written");
+    metrics.count_event(EventResult::Written);
     metrics.note_usage(&Usage::default());
     let text = metrics.text();
     let names = text.lines().filter(|line| !line.starts_with('#'));
