@@ -229,3 +229,24 @@ fn unreadable(url: &str, resource: Resource, words: &str) -> String {
     let what = resource.name();
     format!("cannot read {what} from the cluster at {url}: {words}; {advice}")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_that_servers_have_is_read() {
+        for (scope, is_read) in [
+            (Scope::Policies, Kind::is_policy as fn(Kind) -> bool),
+            (Scope::Enforced, |it| it.enforced().is_some()),
+            (Scope::Everything, |_| true),
+        ] {
+            let served = Kind::ALL.into_iter().filter(|it| is_read(*it));
+            let served = served.filter(|it| Resource::of(*it).is_some());
+            let read: BTreeSet<Kind> = scope.kinds().into_iter().collect();
+            assert_eq!(read, served.collect(), "{scope:?}");
+        }
+    }
+}
