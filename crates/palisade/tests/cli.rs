@@ -8,6 +8,9 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "cli/formats.rs"]
+mod formats;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
