@@ -631,3 +631,6 @@ pub(crate) struct FlowView<'p> {
     /// The names that the port has at the destination.
     pub(crate) named: Option<&'p PortMapEntry>,
 }
+
+#[cfg(test)]
+mod tests;
