@@ -222,7 +222,7 @@ pub async fn follow(
 }
 
 /// The interval of requests for one object.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Sends one object as soon as the server returns it, once. It is requested as a list, which needs
 /// no other permission than lists do.
@@ -243,7 +243,7 @@ pub async fn follow_one(
             deliver(message);
             return;
         }
-        tokio::time::sleep(ASK_AGAIN).await;
+        tokio::time::sleep(RETRY).await;
     }
 }
 

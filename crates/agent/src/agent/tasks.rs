@@ -25,7 +25,7 @@ const AUDIT_REST: u32 = 10;
 pub(super) struct Tasks {
     /// The number of commands that have changed the table, or tried to.
     changes: u64,
-    forgetting: Option<MarkClearing>,
+    clearing: Option<MarkClearing>,
     auditing: Option<AuditProgress>,
     audit_at: Duration,
     /// The set at which the next audit resumes.
@@ -69,14 +69,14 @@ impl Tasks {
     /// Voids a running clearing of marks: a command failed, and the generation in the kernel is
     /// unknown.
     pub(super) fn generation_in_doubt(&mut self) {
-        if let Some(forgetting) = &mut self.forgetting {
-            forgetting.is_void = true;
+        if let Some(clearing) = &mut self.clearing {
+            clearing.is_void = true;
         }
     }
 
     /// Returns whether marks of addresses are being cleared.
     pub(super) fn clears_addresses(&self) -> bool {
-        let marks = self.forgetting.as_ref().map(|it| &it.marks);
+        let marks = self.clearing.as_ref().map(|it| &it.marks);
         matches!(marks, Some(MarksToClear::Addresses(_)))
     }
 
@@ -91,13 +91,13 @@ impl Tasks {
         now: Duration,
         marks: MarksToClear,
     ) -> Next<B> {
-        if self.forgetting.is_some() {
+        if self.clearing.is_some() {
             return Next::Wait(None);
         }
         if now < self.backoff.until() {
             return Next::Wait(Some(self.backoff.until()));
         }
-        self.forgetting = Some(MarkClearing {
+        self.clearing = Some(MarkClearing {
             marks: marks.clone(),
             is_void: false,
         });
@@ -106,7 +106,7 @@ impl Tasks {
 
     /// Returns whether a clearing of marks may start now.
     fn may_clear(&self, now: Duration) -> bool {
-        self.forgetting.is_none() && now >= self.backoff.until()
+        self.clearing.is_none() && now >= self.backoff.until()
     }
 
     /// Returns the time of the next step that needs no event.
@@ -160,7 +160,7 @@ impl<B: Backend> Agent<B> {
     }
 
     fn marks_cleared(&mut self, now: Duration, outcome: Result<(), CommandError>) {
-        let Some(MarkClearing { marks, is_void }) = self.tasks.forgetting.take() else {
+        let Some(MarkClearing { marks, is_void }) = self.tasks.clearing.take() else {
             return;
         };
         match (outcome, marks) {

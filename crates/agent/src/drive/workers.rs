@@ -18,7 +18,7 @@ const LONGEST_AUDIT: Duration = Duration::from_secs(10);
 /// task.
 #[derive(Debug)]
 pub(super) struct Workers<B: Backend> {
-    forgets: Sender<MarksToClear>,
+    clearings: Sender<MarksToClear>,
     audits: Sender<Audit<B>>,
     /// The number of commands that changed the table, or tried to.
     changes: Arc<AtomicU64>,
@@ -39,19 +39,19 @@ impl<B: Backend> Workers<B> {
         clearer: Box<dyn MarkClearer>,
         sender: &Sender<Message>,
     ) -> Result<Workers<B>, Error> {
-        let (forgets, clearings) = channel();
+        let (clearings, clear_tasks) = channel();
         let (audits, audit_tasks) = channel();
         let changes = Arc::new(AtomicU64::new(0));
         spawn("conntrack", {
             let sender = sender.clone();
-            move || clear_marks(clearer, &clearings, &sender)
+            move || clear_marks(clearer, &clear_tasks, &sender)
         })?;
         spawn("audit", {
             let (sender, changes) = (sender.clone(), Arc::clone(&changes));
             move || audit(auditor, &audit_tasks, &changes, &sender)
         })?;
         Ok(Workers {
-            forgets,
+            clearings,
             audits,
             changes,
         })
@@ -67,7 +67,7 @@ impl<B: Backend> Workers<B> {
         let gone = || CommandError("the worker thread has ended".to_owned());
         match task {
             Task::ClearMarks(marks) => {
-                let sent = self.forgets.send(marks);
+                let sent = self.clearings.send(marks);
                 sent.is_err().then(|| TaskOutcome::ClearMarks(Err(gone())))
             }
             Task::Audit { expected, from } => {

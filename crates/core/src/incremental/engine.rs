@@ -170,7 +170,7 @@ impl Engine {
         self.plan_dirty(store, &mut dirty, &mut change);
         // After planning, which finds the steps of a removed policy by the numbers of its rules.
         for policy in &store.changes.gone_policies {
-            self.rules.forget(*policy);
+            self.rules.remove(*policy);
         }
         // Back in the store before members move: `is_touched` must be true for these addresses,
         // which are compared one by one, and not again with their class. `settle` must release the

@@ -181,7 +181,7 @@ impl RuleNumbers {
     }
 
     /// Removes the rules of a policy.
-    pub(super) fn forget(&mut self, policy: u32) {
+    pub(super) fn remove(&mut self, policy: u32) {
         let [first, second] = Direction::BOTH;
         let of_policy = (policy, first.min(second), 0)..=(policy, first.max(second), u32::MAX);
         let of_policy = self.ids.range(of_policy);
