@@ -52,7 +52,7 @@ pub(crate) fn graph(out: &mut impl Write, table: &Table) -> std::io::Result<()> 
             };
             let ports = table.reaches.get(cell);
             let look = match ports.state() {
-                State::Unasked | State::Closed => continue,
+                State::NotEvaluated | State::Closed => continue,
                 State::Mixed => ", style=dashed",
                 State::Some => "",
                 State::Open => ", penwidth=2",

@@ -12,7 +12,7 @@ use palisade_core::program::Program;
 
 use super::ends::{EndKind, NamedEnds};
 use super::filter::Filter;
-use super::kinds::{EndClass, EndClasses, UNASKED};
+use super::kinds::{EndClass, EndClasses, NOT_EVALUATED};
 use super::ports::{Ports, Reaches};
 use super::{Answer, Block, Table};
 use crate::progress::Progress;
@@ -289,11 +289,11 @@ fn joined(
     for from in &classes {
         let row = classes.iter().map(|to| {
             if !is_evaluated(from, to, governed_only) {
-                return UNASKED;
+                return NOT_EVALUATED;
             }
             let cell = cell(from, to, matrices, &interned);
             cell.and_then(|it| i32::try_from(it).ok())
-                .unwrap_or(UNASKED)
+                .unwrap_or(NOT_EVALUATED)
         });
         kinds.add_row(row.collect());
         kinds.list.push(EndClass {

@@ -24,14 +24,14 @@ pub(crate) struct EndClasses {
     pub(crate) list: Vec<EndClass>,
     /// The row of each class as a source.
     pub(crate) row_of: Vec<usize>,
-    /// Distinct rows: for each class as a destination the index of its ports, or [`UNASKED`].
+    /// Distinct rows: for each class as a destination the index of its ports, or [`NOT_EVALUATED`].
     pub(crate) rows: Vec<Vec<i32>>,
     /// The indexes of rows.
     known: HashMap<Vec<i32>, usize>,
 }
 
 /// Not evaluated, or an endpoint and itself.
-pub(crate) const UNASKED: i32 = -1;
+pub(crate) const NOT_EVALUATED: i32 = -1;
 
 /// The combined state of several pairs of endpoints.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,8 +46,8 @@ pub(crate) struct Share {
 
 impl Share {
     /// Not evaluated.
-    pub(crate) const UNASKED: Share = Share {
-        state: State::Unasked,
+    pub(crate) const NOT_EVALUATED: Share = Share {
+        state: State::NotEvaluated,
         allowed: 0,
         pairs: 0,
     };
@@ -94,7 +94,7 @@ impl EndClasses {
     /// Returns the share of flows from one class to another.
     pub(crate) fn share(&self, reaches: &Reaches, from: usize, to: usize) -> Share {
         let Some(cell) = self.cell(from, to) else {
-            return Share::UNASKED;
+            return Share::NOT_EVALUATED;
         };
         let (sources, mut destinations) = (self.size(from) as u64, self.size(to) as u64);
         // A template represents several pods, and is evaluated with itself.
@@ -148,7 +148,7 @@ impl EndClasses {
 
     /// Returns the share of flows from one unit to another.
     pub(crate) fn between(&self, reaches: &Reaches, from: &Unit, to: &Unit) -> Share {
-        let mut share = Share::UNASKED;
+        let mut share = Share::NOT_EVALUATED;
         for source in from.kinds.clone() {
             for destination in to.kinds.clone() {
                 share = share.and(self.share(reaches, source, destination));

@@ -24,7 +24,7 @@ pub(crate) struct Ports {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
     /// Not evaluated.
-    Unasked,
+    NotEvaluated,
     /// Nothing.
     Closed,
     /// Nothing for certain.

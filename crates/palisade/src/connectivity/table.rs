@@ -116,7 +116,7 @@ fn style(state: State) -> Style {
     match state {
         State::Open | State::Some => GREEN,
         State::Mixed => YELLOW,
-        State::Closed | State::Unasked => DIM,
+        State::Closed | State::NotEvaluated => DIM,
     }
 }
 
@@ -231,7 +231,7 @@ pub(crate) fn matrix(out: &mut impl Write, table: &Table) -> std::io::Result<()>
             states.collect()
         })
         .collect();
-    let is_evaluated = |state: &State| *state != State::Unasked;
+    let is_evaluated = |state: &State| *state != State::NotEvaluated;
     let rows: Vec<(&Unit, &Vec<State>)> = units.iter().zip(&all).collect();
     let rows: Vec<(&Unit, &Vec<State>)> = rows
         .into_iter()
@@ -258,7 +258,7 @@ pub(crate) fn matrix(out: &mut impl Write, table: &Table) -> std::io::Result<()>
     for (unit, states) in rows {
         let mut line = format!("{:<width$}", clean(&unit.label));
         for column in &columns {
-            let state = states.get(*column).copied().unwrap_or(State::Unasked);
+            let state = states.get(*column).copied().unwrap_or(State::NotEvaluated);
             line += &format!(" {}", sign(state));
         }
         writeln!(out, "{}", line.trim_end())?;
@@ -272,7 +272,7 @@ fn sign(state: State) -> String {
         State::Some => painted(GREEN, "o"),
         State::Mixed => painted(YELLOW, "?"),
         State::Closed => painted(DIM, "-"),
-        State::Unasked => " ".to_owned(),
+        State::NotEvaluated => " ".to_owned(),
     }
 }
 

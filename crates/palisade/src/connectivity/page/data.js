@@ -10,8 +10,8 @@ const $ = (id) => document.getElementById(id);
 
 /* ---- the data ---- */
 
-const CLOSED = 0, SOME = 1, OPEN = 2, MIXED = 3, UNASKED = -1;
-const CLASS = { [CLOSED]: "none", [SOME]: "some", [OPEN]: "open", [MIXED]: "mixed", [UNASKED]: "unasked" };
+const CLOSED = 0, SOME = 1, OPEN = 2, MIXED = 3, NOT_EVALUATED = -1;
+const CLASS = { [CLOSED]: "none", [SOME]: "some", [OPEN]: "open", [MIXED]: "mixed", [NOT_EVALUATED]: "unasked" };
 const MOST_KINDS = 60; // more than these are drawn by namespace at first
 const MOST_ON_MAP = 140; // more units than these are not drawn on the map
 const MOST_LISTED = 150;
@@ -88,7 +88,7 @@ function classify() {
 
 function classOf(from, to) {
   const cell = reach(from, to);
-  return cell < 0 ? UNASKED : classes[cell];
+  return cell < 0 ? NOT_EVALUATED : classes[cell];
 }
 
 /* ---- units: what is drawn ---- */
@@ -119,12 +119,12 @@ function drawUnits() {
 function link(i, j) {
   const known = between[i][j];
   if (known) return known;
-  let state = UNASKED, allowed = 0, total = 0;
-  const rank = (it) => [UNASKED, CLOSED, MIXED, SOME, OPEN].indexOf(it);
+  let state = NOT_EVALUATED, allowed = 0, total = 0;
+  const rank = (it) => [NOT_EVALUATED, CLOSED, MIXED, SOME, OPEN].indexOf(it);
   for (const from of units[i].kinds) {
     for (const to of units[j].kinds) {
       const it = classOf(from, to);
-      if (it === UNASKED) continue;
+      if (it === NOT_EVALUATED) continue;
       // A template represents several pods, and is evaluated with itself.
       const self = from === to && kinds[to].members.length > 1 ? 1 : 0;
       const pairs = kinds[from].members.length * (kinds[to].members.length - self);

@@ -5,8 +5,8 @@ const matrix = { cell: 22, left: 190, top: 150, at: [0, 0], over: null, rows: []
 // Units that are sources of evaluated flows are rows, destinations are columns.
 function linesOfMatrix() {
   const all = units.map((_, i) => i);
-  matrix.rows = all.filter((i) => all.some((j) => link(i, j).state !== UNASKED));
-  matrix.columns = all.filter((j) => all.some((i) => link(i, j).state !== UNASKED));
+  matrix.rows = all.filter((i) => all.some((j) => link(i, j).state !== NOT_EVALUATED));
+  matrix.columns = all.filter((j) => all.some((i) => link(i, j).state !== NOT_EVALUATED));
 }
 
 function measureMatrix() {
@@ -64,7 +64,7 @@ function paintMatrix() {
 function paintCell(pen, color, x, y, cell, { state, share }) {
   const middle = cell / 2;
   pen.fillStyle = color(CLASS[state]);
-  if (state === UNASKED) {
+  if (state === NOT_EVALUATED) {
     pen.fillRect(x + 1, y + 1, cell - 2, cell - 2);
   } else if (state === CLOSED) {
     pen.beginPath();
@@ -210,7 +210,7 @@ function cellWords(row, column) {
   const { state, share } = link(matrix.rows[row], matrix.columns[column]);
   const port = wanted ? $("port").value.trim() : null;
   const part = share < 1 ? `, ${Math.max(1, Math.round(share * 100))}% of the pairs` : "";
-  if (state === UNASKED) return "not evaluated";
+  if (state === NOT_EVALUATED) return "not evaluated";
   if (state === CLOSED) return port ? `${port} denied` : "denied";
   if (state === OPEN) return "every port" + part;
   if (state === SOME) return (port ? `${port} allowed` : "some ports") + part;

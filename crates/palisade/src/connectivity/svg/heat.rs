@@ -58,7 +58,7 @@ pub(super) fn drawing(table: &Table) -> Result<String, usize> {
             let part = share.allowed as f64 / share.pairs.max(1) as f64;
             // The area shows the share of pairs; a small share stays visible.
             let (look, size) = match share.state {
-                State::Unasked => continue,
+                State::NotEvaluated => continue,
                 State::Closed => ("none", 3.0),
                 State::Mixed => ("mixed", (cell - 4.0) * part.sqrt().max(0.35)),
                 State::Some => ("some", (cell - 4.0) * 0.75 * part.sqrt().max(0.35)),

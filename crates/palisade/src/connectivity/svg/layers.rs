@@ -279,7 +279,7 @@ fn look(state: State) -> &'static str {
     match state {
         State::Open => "open",
         State::Some => "some",
-        State::Mixed | State::Closed | State::Unasked => "mixed",
+        State::Mixed | State::Closed | State::NotEvaluated => "mixed",
     }
 }
 
