@@ -4,10 +4,13 @@ use std::collections::HashMap;
 
 use palisade_core::analysis::connect::Reach;
 use palisade_core::answer::PortSet;
+use palisade_core::query::PortQuery;
 
 /// The verdicts of flows by port; ports in none of the lists are denied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ports {
+    /// The same as sets.
+    reach: Reach,
     /// Allowed.
     pub(crate) allowed: Vec<String>,
     /// Allowed in one family or at one backend, and denied in another.
@@ -56,9 +59,12 @@ impl Ports {
         if self.open {
             parts.push((State::Open, "any".to_owned()));
         } else if !self.allowed.is_empty() {
-            parts.push((State::Some, few(&self.allowed, most)));
+            parts.push((State::Some, few(&self.reach.allowed, most)));
         }
-        for (word, ports) in [("mixed", &self.mixed), ("unknown", &self.unknown)] {
+        for (word, ports) in [
+            ("mixed", &self.reach.mixed),
+            ("unknown", &self.reach.unknown),
+        ] {
             if !ports.is_empty() {
                 parts.push((State::Mixed, format!("{word}: {}", few(ports, most))));
             }
@@ -84,6 +90,7 @@ impl Ports {
         words.extend(mixed.iter().map(|it| format!("mixed:{it}")));
         words.extend(unknown.iter().map(|it| format!("unknown:{it}")));
         Ports {
+            reach: reach.clone(),
             open: reach.allowed.is_everything(),
             marked: words.join(" "),
             allowed,
@@ -93,14 +100,14 @@ impl Ports {
     }
 }
 
-/// Lists the words, or everything but the missing ones if these are fewer.
-pub(crate) fn few(words: &[String], most: usize) -> String {
-    let missing = missing(words);
+/// Lists the ports, or everything but the missing ones if these are fewer words.
+pub(crate) fn few(ports: &PortSet, most: usize) -> String {
+    let (words, missing) = (ports.text(), missing(ports).text());
     if missing.is_empty() {
         return "any".to_owned();
     }
     let (lead, words) = if missing.len() < words.len() && words.len() > 2 {
-        ("any but ", &missing[..])
+        ("any but ", missing)
     } else {
         ("", words)
     };
@@ -112,46 +119,14 @@ pub(crate) fn few(words: &[String], most: usize) -> String {
     text
 }
 
-/// Returns the ports that are in none of the words. ICMP is missing only if ICMPv6 is missing as
-/// well: a pair of endpoints of one family has only one of them.
-fn missing(words: &[String]) -> Vec<String> {
-    let mut missing = Vec::new();
-    for protocol in ["tcp", "udp", "sctp"] {
-        let mut next: u32 = 1;
-        let mut gap = |first: u32, last: u32| {
-            missing.push(match (first, last) {
-                (1, 65535) => format!("{protocol}/*"),
-                _ if first == last => format!("{protocol}/{first}"),
-                _ => format!("{protocol}/{first}-{last}"),
-            });
-        };
-        for word in words {
-            let Some((its, range)) = word.split_once('/') else {
-                continue;
-            };
-            if its != protocol {
-                continue;
-            }
-            let (first, last) = match range.split_once('-') {
-                Some((first, last)) => (first.parse().unwrap_or(1), last.parse().unwrap_or(65535)),
-                None if range == "*" => (1, 65535),
-                None => (range.parse().unwrap_or(1), range.parse().unwrap_or(1)),
-            };
-            if first > next {
-                gap(next, first - 1);
-            }
-            next = next.max(last + 1);
-        }
-        if next <= 65535 {
-            gap(next, 65535);
-        }
-    }
-    let has = |word: &str| words.iter().any(|it| it == word);
-    if !has("icmp") && !has("icmpv6") {
-        missing.push("icmp".to_owned());
-    }
-    if !has("ip/*") {
-        missing.push("ip/*".to_owned());
+/// Returns the other ports. ICMP is missing only if ICMPv6 is missing as well: a pair of endpoints
+/// of one family has only one of them.
+fn missing(ports: &PortSet) -> PortSet {
+    let mut missing = PortSet::everything();
+    missing.remove_all(ports);
+    missing.remove_all(&PortSet::of_query(&PortQuery::Icmp6(None)));
+    if ports.has_icmp6() {
+        missing.remove_all(&PortSet::of_query(&PortQuery::Icmp));
     }
     missing
 }
@@ -161,6 +136,8 @@ fn missing(words: &[String]) -> Vec<String> {
 pub(crate) struct Reaches {
     list: Vec<Ports>,
     places: HashMap<Reach, usize>,
+    /// What an unknown index has.
+    nothing: Ports,
 }
 
 impl Reaches {
@@ -177,14 +154,7 @@ impl Reaches {
 
     /// Returns the set of ports with an index.
     pub(crate) fn get(&self, place: usize) -> &Ports {
-        const NOTHING: &Ports = &Ports {
-            allowed: Vec::new(),
-            mixed: Vec::new(),
-            unknown: Vec::new(),
-            open: false,
-            marked: String::new(),
-        };
-        self.list.get(place).unwrap_or(NOTHING)
+        self.list.get(place).unwrap_or(&self.nothing)
     }
 
     /// Returns all sets, by index.
@@ -196,20 +166,37 @@ impl Reaches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use palisade_core::query::PortQuery;
+    use palisade_core::net::Protocol;
 
-    fn words(text: &str) -> Vec<String> {
-        text.split(' ').map(str::to_owned).collect()
+    /// The union of runs of ports, ranges as `tcp/1-24`.
+    fn ports(text: &str) -> PortSet {
+        let mut set = PortSet::default();
+        for word in text.split(' ') {
+            match word.split_once('/') {
+                Some(("tcp", range)) => {
+                    let (first, last) = range.split_once('-').unwrap_or((range, range));
+                    let [first, last] = [first, last].map(|it| it.parse().unwrap());
+                    set.add_run(Protocol::Tcp, first, last);
+                }
+                _ => set.add(&PortSet::of_query(&PortQuery::parse(word).unwrap())),
+            }
+        }
+        set
     }
 
     #[test]
     fn the_shorter_form_is_shown() {
-        assert_eq!(few(&words("tcp/80 udp/53"), 9), "tcp/80, udp/53");
-        let but_one = words("tcp/1-24 tcp/26-65535 udp/* sctp/* icmp ip/*");
+        assert_eq!(few(&ports("tcp/80 udp/53"), 9), "tcp/80, udp/53");
+        let mut but_one = PortSet::everything();
+        but_one.remove_all(&ports("tcp/25"));
         assert_eq!(few(&but_one, 9), "any but tcp/25");
-        assert_eq!(few(&words("tcp/* udp/* sctp/* icmpv6 ip/*"), 9), "any");
+        but_one.remove_all(&ports("icmp"));
+        assert_eq!(few(&but_one, 9), "any but tcp/25");
+        but_one.remove_all(&ports("icmpv6 tcp/2-20"));
+        assert_eq!(few(&but_one, 9), "any but tcp/2-20, tcp/25, icmp");
+        assert_eq!(few(&PortSet::everything(), 9), "any");
         assert_eq!(
-            few(&words("tcp/1 tcp/3 tcp/5"), 2),
+            few(&ports("tcp/1 tcp/3 tcp/5"), 2),
             "tcp/1, tcp/3 and 1 more"
         );
     }

@@ -55,6 +55,15 @@ pub(crate) fn few(words: &[String], most: usize) -> String {
 /// The most bytes of names of a group; a longer list becomes counts.
 const MOST_ROOM: usize = 400;
 
+/// What a long group is counted by, in the order of the output.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum CountedKind {
+    Service,
+    Network,
+    Node,
+    Pod,
+}
+
 /// Names a group in a few words.
 pub(crate) fn group(report: &DiffReport<'_>, names: &Names<'_>, id: u32, most: usize) -> String {
     let ends = report.difference.groups.get(id);
@@ -64,25 +73,27 @@ pub(crate) fn group(report: &DiffReport<'_>, names: &Names<'_>, id: u32, most: u
         return words;
     }
     let mut spaces: BTreeSet<usize> = BTreeSet::new();
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<CountedKind, usize> = BTreeMap::new();
     for end in ends.iter().filter_map(|id| report.ends.get(*id)) {
         let kind = match end.kind {
             EndKind::Pod | EndKind::Template | EndKind::HostPod => {
                 spaces.insert(end.space);
-                "pod"
+                CountedKind::Pod
             }
-            EndKind::Node => "node",
-            EndKind::Network => "network",
-            EndKind::Service => "Service",
+            EndKind::Node => CountedKind::Node,
+            EndKind::Network => CountedKind::Network,
+            EndKind::Service => CountedKind::Service,
         };
         *counts.entry(kind).or_default() += 1;
     }
     let words = counts.into_iter().map(|(kind, count)| match kind {
-        "pod" => {
+        CountedKind::Service => counted(count, "Service"),
+        CountedKind::Network => counted(count, "network"),
+        CountedKind::Node => counted(count, "node"),
+        CountedKind::Pod => {
             let namespaces = counted(spaces.len(), "namespace");
-            format!("{} in {namespaces}", counted(count, kind))
+            format!("{} in {namespaces}", counted(count, "pod"))
         }
-        _ => counted(count, kind),
     });
     words.collect::<Vec<String>>().join(", ")
 }
@@ -92,7 +103,7 @@ pub(crate) fn ports(ports: &PortSet, most: usize) -> String {
     if ports.is_everything() {
         return "any".to_owned();
     }
-    crate::connectivity::ports::few(&ports.text(), most)
+    crate::connectivity::ports::few(ports, most)
 }
 
 /// Groups blocks by the changed object that they come from, in order.
