@@ -27,7 +27,7 @@ use tracing::{error, info, warn};
 pub use self::close::{CloseOutcome, close};
 
 use self::bypass::BypassMonitor;
-use self::listen::{Message, attend, listen_to_foreign_changes, spawn};
+use self::listen::{Message, attend, spawn, watch_for_drift};
 use self::log::{chain, log};
 use self::source::SourceState;
 use self::unclosed::{UnclosedMonitor, unclosed};
@@ -196,7 +196,7 @@ impl<B: Connect> Driver<B> {
         } = handles;
         spawn("kernel", {
             let sender = sender.clone();
-            move || listen_to_foreign_changes(watcher, &sender)
+            move || watch_for_drift(watcher, &sender)
         })?;
         let workers = Workers::start(auditor, clearer, &sender)?;
         let state = source::open(source, &config.node, &health, sender)?;

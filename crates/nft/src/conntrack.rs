@@ -158,7 +158,7 @@ impl Conntrack {
             // The dump goes on after a failed request: while pieces are unread, the kernel refuses
             // the next dump (EBUSY). A mark without Palisade's bits needs no request.
             if outcome.is_ok() && mark != 0 && is_meant(attributes, bits.number_in(mark)) {
-                pending.forget(message, bits.mask());
+                pending.clear_bits(message, bits.mask());
                 if pending.bytes.len() >= AT_ONCE {
                     outcome = pending.send(changes, &mut all);
                 }
@@ -227,7 +227,7 @@ pub(crate) struct PendingRequests {
 
 impl PendingRequests {
     /// Adds the request that clears some bits of the mark of a dumped connection.
-    pub(crate) fn forget(&mut self, dumped: &Received<'_>, mask: u32) {
+    pub(crate) fn clear_bits(&mut self, dumped: &Received<'_>, mask: u32) {
         let attributes = dumped.attributes();
         let family = dumped.body.first().copied().unwrap_or(ANY);
         let Some(tuple) = attributes.find(entry::ORIGINAL) else {
@@ -302,7 +302,7 @@ mod tests {
         });
         let mut pending = PendingRequests::default();
         for message in Messages(&dumped).chain(Messages(&dumped)) {
-            pending.forget(&message, 0xff);
+            pending.clear_bits(&message, 0xff);
         }
         let changes: Vec<_> = Messages(&pending.bytes).collect();
         assert_eq!((changes.len(), pending.count), (2, 2));

@@ -174,7 +174,7 @@ pub fn ruleset(plan: &Plan, settings: &Settings) -> Ruleset {
     // Verdict chains come first, since all others lead to them. Base chains come last: they are
     // hooked when everything else is there.
     rule_chains::chains(plan, &mut chains);
-    chains.extend(base_chains::hooked(settings));
+    chains.extend(base_chains::base_chains(settings));
     let mut sets = vec![generation(settings)];
     for family in Family::BOTH {
         sets.push(members(plan, family));

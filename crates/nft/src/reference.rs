@@ -126,7 +126,7 @@ pub fn connections(
             all.marks.push(mark(attributes));
             if has_end(attributes, addresses) {
                 all.meant += 1;
-                pending.forget(message, bits.mask());
+                pending.clear_bits(message, bits.mask());
             }
         });
         if end.is_some() {

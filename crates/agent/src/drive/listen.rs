@@ -80,7 +80,7 @@ pub(super) fn attend(
     })
 }
 
-pub(super) fn listen_to_foreign_changes(mut watcher: Box<dyn Watcher>, sender: &Sender<Message>) {
+pub(super) fn watch_for_drift(mut watcher: Box<dyn Watcher>, sender: &Sender<Message>) {
     loop {
         match watcher.next(Duration::from_secs(60)) {
             Ok(None) => {}

@@ -200,7 +200,7 @@ fn link_control() -> Vec<Rule> {
 }
 
 /// Makes the base chains.
-pub(crate) fn hooked(settings: &Settings) -> Vec<Chain> {
+pub(crate) fn base_chains(settings: &Settings) -> Vec<Chain> {
     let chain = |name, point, rules| Chain {
         name: Name::word(name),
         hook: Some(Hook {

@@ -388,7 +388,7 @@ impl ChangeDraft<'_> {
         let chains = |settings| {
             [
                 base_chains::verdicts(settings),
-                base_chains::hooked(settings),
+                base_chains::base_chains(settings),
             ]
             .concat()
         };
