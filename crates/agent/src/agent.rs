@@ -14,7 +14,7 @@ use std::time::Duration;
 use palisade_core::incremental::{IncrementalPlanner, ObjectKey, ObjectKind};
 use palisade_core::model::Cluster;
 use palisade_core::net::Cidr;
-use palisade_core::plan::{MERGE_OVER, PlanChange};
+use palisade_core::plan::{Generation, MERGE_OVER, PlanChange};
 
 use self::tasks::Tasks;
 use crate::backend::{Backend, NodeSettings, NotInPlace, Notice, RulesChange, Senders};
@@ -22,7 +22,7 @@ use crate::command::{
     Command, CommandError, FailedAction, MarksToClear, Next, ReplaceReason, SyncOutcome,
 };
 use crate::config::{BootPolicy, Config, Established, FalseSenders, UnknownPods};
-use crate::generations::{Generation, GenerationTracker};
+use crate::generations::GenerationTracker;
 use crate::latency::LatencyTracker;
 use crate::objects::{ObjectChange, ObjectStore};
 use crate::throttle::{Backoff, RateLimiter};

@@ -14,12 +14,11 @@ use std::fmt;
 use std::time::Duration;
 
 use palisade_core::net::Cidr;
-use palisade_core::plan::{Plan, PlanChange};
+use palisade_core::plan::{Generation, Plan, PlanChange};
 use palisade_route::Flowtable;
 
 use crate::command::{AuditOutcome, MarksToClear};
 use crate::config::Established;
-use crate::generations::Generation;
 
 /// What the rules of a node depend on, apart from its plan and the generation.
 #[derive(Clone, Debug, PartialEq, Eq)]

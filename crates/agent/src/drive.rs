@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
+use palisade_core::plan::Generation;
 use palisade_core::text::name;
 use palisade_kube::{Access, Event};
 use palisade_route::UncheckedSenders;
@@ -38,7 +39,6 @@ use crate::command::{Command, CommandError, Next, SyncOutcome, Task};
 use crate::config::{Config, FalseSenders};
 use crate::events::{EventReason, EventRecorder};
 use crate::files::shown;
-use crate::generations::Generation;
 use crate::http::Health;
 use crate::metrics::State;
 

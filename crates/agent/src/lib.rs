@@ -28,7 +28,7 @@ pub use command::{
     TaskOutcome,
 };
 pub use config::{BootPolicy, Config, Established, FalseSenders, Programs, UnknownPods};
-pub use generations::Generation;
+pub use palisade_core::plan::Generation;
 
 /// The agent of a node that enforces with nftables.
 pub type Agent = agent::Agent<Nft>;

@@ -5,6 +5,7 @@
 //! dataplane enforces what the program decides.
 
 mod change;
+mod generation;
 mod groups;
 mod merge;
 mod named;
@@ -20,6 +21,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 pub use self::change::PlanChange;
+pub use self::generation::Generation;
 pub(crate) use self::named::{Bounds, SubsetId, SubsetKey, contains};
 pub(crate) use self::planner::{AfterAdmin, Planner};
 pub use self::planner::{plan, plan_merging};

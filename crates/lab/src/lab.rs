@@ -9,7 +9,7 @@ use palisade_core::net::Protocol;
 use palisade_core::plan::plan;
 use palisade_core::program::Program;
 use palisade_core::text::ticked;
-use palisade_nft::node::{Generation, NodeOptions, Senders, Settings, ruleset};
+use palisade_nft::node::{Generation, NodeOptions, SenderChecks, Settings, ruleset};
 use palisade_nft::ruleset::{Interface, Ruleset};
 use palisade_nft::{Conntrack, Kernel};
 
@@ -293,7 +293,7 @@ pub fn node_settings(generation: Generation) -> Settings {
 pub fn node_options() -> NodeOptions {
     let elsewhere = Interface::new(UPLINK).into_iter().collect();
     NodeOptions {
-        senders: Senders::Checked {
+        senders: SenderChecks::Checked {
             elsewhere,
             every: false,
         },

@@ -9,7 +9,7 @@ use crate::socket::Channel;
 
 /// A flowtable of any table of the network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flowtable {
+pub struct InstalledFlowtable {
     /// Its table.
     pub table: String,
     /// Its name.
@@ -19,19 +19,19 @@ pub struct Flowtable {
 }
 
 /// Lists all flowtables of the calling thread's network namespace, of every family.
-pub fn flowtables() -> Result<Vec<Flowtable>, Error> {
+pub fn flowtables() -> Result<Vec<InstalledFlowtable>, Error> {
     let mut request = Vec::new();
     // One dump for all families: a flowtable of `ip` bypasses the `inet` table as well.
     netlink::message(&mut request, kind::GET_FLOWTABLE, 0, UNSPECIFIED, |_| ());
     let mut channel = Channel::open()?;
-    let dumped = channel.dump(&request, |all: &mut Vec<Flowtable>, message| {
+    let dumped = channel.dump(&request, |all: &mut Vec<InstalledFlowtable>, message| {
         all.extend(flowtable_in(message));
     })?;
     dumped.map_err(|refused| unreadable("flowtables", refused))
 }
 
 /// Reads the flowtable in a message.
-pub(crate) fn flowtable_in(message: &Received<'_>) -> Option<Flowtable> {
+pub(crate) fn flowtable_in(message: &Received<'_>) -> Option<InstalledFlowtable> {
     if message.kind != kind::NEW_FLOWTABLE {
         return None;
     }
@@ -43,7 +43,7 @@ pub(crate) fn flowtable_in(message: &Received<'_>) -> Option<Flowtable> {
         text.unwrap_or_default()
     };
     let hook = attributes.inside(flowtable::HOOK);
-    Some(Flowtable {
+    Some(InstalledFlowtable {
         table: text(flowtable::TABLE),
         name: text(flowtable::NAME),
         interfaces: interfaces(hook.inside(flowtable::HOOK_DEVICES)),
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use crate::netlink::{Messages, Put as _};
 
-    fn read(bytes: &[u8]) -> Vec<Flowtable> {
+    fn read(bytes: &[u8]) -> Vec<InstalledFlowtable> {
         Messages(bytes).filter_map(|it| flowtable_in(&it)).collect()
     }
 
@@ -97,7 +97,7 @@ mod tests {
             });
             bytes.number(4, 1);
         });
-        let expected = Flowtable {
+        let expected = InstalledFlowtable {
             table: "other".to_owned(),
             name: "fast".to_owned(),
             interfaces: ["eth0", "veth*", "cali*"].map(str::to_owned).into(),
@@ -110,7 +110,7 @@ mod tests {
         let of_generation = message(0xa0f, |bytes| bytes.number(1, 7));
         assert_eq!(read(&of_generation), []);
         let bare = message(0xa16, |bytes| bytes.text(2, "fast"));
-        let expected = Flowtable {
+        let expected = InstalledFlowtable {
             table: String::new(),
             name: "fast".to_owned(),
             interfaces: Vec::new(),

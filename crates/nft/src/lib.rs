@@ -20,8 +20,8 @@ pub mod watch;
 
 pub use conntrack::{ClearedMarks, Conntrack};
 pub use error::{Error, Refusal};
-pub use flowtables::{Flowtable, flowtables};
+pub use flowtables::{InstalledFlowtable, flowtables};
 pub use load::{CommitStats, Drift, Kernel, LoadStats};
 pub use transaction::{Op, Transaction};
 pub use update::{TableUpdater, UpdateError};
-pub use watch::{Notice, Watcher};
+pub use watch::{TableNotice, TableWatcher};

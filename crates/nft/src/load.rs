@@ -12,7 +12,7 @@ pub(crate) mod read;
 
 use nix::errno::Errno;
 
-pub use self::audit::{AuditResult, Auditor, Drift};
+pub use self::audit::{AuditResult, Drift, TableAuditor};
 pub use self::probe::Capabilities;
 pub use self::read::{ChainRules, Element, RuleCount, RuleExpression, steps};
 

@@ -22,9 +22,10 @@ use palisade_core::plan::{Group, GroupId, GroupKind, Plan, PodChains};
 use palisade_core::policy::Direction;
 
 pub use self::boot::closed;
-pub use self::mark::{Generation, MarkBits};
+pub use self::mark::MarkBits;
 use crate::load::GENERATION_SET;
 use crate::ruleset::{Field, Interface, Name, PacketEnd, Ruleset, Set, Value, Verdict};
+pub use palisade_core::plan::Generation;
 
 /// What a node's ruleset depends on, apart from its plan. [`Settings::of_node`] makes it for the
 /// agent, and for tests and benchmarks of the agent.
@@ -35,14 +36,14 @@ pub struct Settings {
     /// The generation of the ruleset. A connection with another one is evaluated again.
     pub generation: Generation,
     /// How source addresses are checked (D147).
-    pub senders: Senders,
+    pub senders: SenderChecks,
     /// Blocks whose addresses only pods of this node have. Traffic of an address in them that no
     /// known pod has is dropped (D84).
     pub pod_blocks: Vec<Cidr>,
     /// Whether connections from pods to this node itself are evaluated (D75).
     pub evaluate_own_node: bool,
     /// How established connections are treated after a change.
-    pub established: Established,
+    pub established: EstablishedFlows,
     /// Untracked connections that the policies allow, such as those to a resolver on the node:
     /// client, server, IP protocol, port. The agent has no option for them.
     pub untracked: Vec<(IpAddr, IpAddr, u8, u16)>,
@@ -54,31 +55,31 @@ pub struct NodeOptions {
     /// The bits of the ct mark that Palisade uses.
     pub mark: MarkBits,
     /// How source addresses are checked (D147).
-    pub senders: Senders,
+    pub senders: SenderChecks,
     /// Blocks whose addresses only pods of this node have. Without any, addresses of unknown pods
     /// are not dropped (D84).
     pub pod_blocks: Vec<Cidr>,
     /// Whether connections from pods to this node itself are evaluated (D75).
     pub evaluate_own_node: bool,
     /// How established connections are treated after a change.
-    pub established: Established,
+    pub established: EstablishedFlows,
 }
 
 impl Default for NodeOptions {
     fn default() -> NodeOptions {
         NodeOptions {
             mark: MarkBits::DEFAULT,
-            senders: Senders::default(),
+            senders: SenderChecks::default(),
             pod_blocks: Vec::new(),
             evaluate_own_node: true,
-            established: Established::Evaluate,
+            established: EstablishedFlows::Evaluate,
         }
     }
 }
 
 /// How source addresses are checked (D147).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Senders {
+pub enum SenderChecks {
     /// A packet must arrive on the interface through which its source address is reached.
     Checked {
         /// The interfaces that do not lead to pods of this node. Requests and replies may take
@@ -93,9 +94,9 @@ pub enum Senders {
     Trusted,
 }
 
-impl Default for Senders {
-    fn default() -> Senders {
-        Senders::Checked {
+impl Default for SenderChecks {
+    fn default() -> SenderChecks {
+        SenderChecks::Checked {
             elsewhere: BTreeSet::new(),
             every: false,
         }
@@ -104,7 +105,7 @@ impl Default for Senders {
 
 /// How established connections are treated after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Established {
+pub enum EstablishedFlows {
     /// Their next packet is evaluated by the new rules (D94).
     Evaluate,
     /// They go on until they end, whatever generation evaluated them. The caller must then clear
@@ -139,13 +140,13 @@ impl Settings {
     /// are not checked.
     pub(crate) fn elsewhere(&self) -> Option<BTreeSet<Interface>> {
         match &self.senders {
-            Senders::Checked { elsewhere, .. } => {
+            SenderChecks::Checked { elsewhere, .. } => {
                 // Packets of the node to itself arrive here, and a route to a local address leads
                 // through no interface.
                 let own = [Interface::LOOPBACK];
                 Some(elsewhere.iter().copied().chain(own).collect())
             }
-            Senders::Trusted => None,
+            SenderChecks::Trusted => None,
         }
     }
 
@@ -156,12 +157,12 @@ impl Settings {
 
     /// Reports whether source addresses are checked.
     pub fn checks_senders(&self) -> bool {
-        self.senders != Senders::Trusted
+        self.senders != SenderChecks::Trusted
     }
 
     /// Reports whether they are checked on the fast path as well.
     pub(crate) fn checks_every_sender(&self) -> bool {
-        matches!(self.senders, Senders::Checked { every: true, .. })
+        matches!(self.senders, SenderChecks::Checked { every: true, .. })
     }
 }
 

@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 use crate::conntrack::{PendingRequests, has_end, mark};
-use crate::flowtables::{Flowtable, flowtable_in};
+use crate::flowtables::{InstalledFlowtable, flowtable_in};
 use crate::load::{ChainRules, Element, RuleExpression, audit, read, steps};
 use crate::node::MarkBits;
 use crate::socket::{Dump, DumpEnd, each_message};
-use crate::watch::{self, Notice};
+use crate::watch::{self, TableNotice};
 
 /// The end of a dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct TableMessages {
     /// Elements of sets.
     pub elements: Vec<Element>,
     /// Flowtables.
-    pub flowtables: Vec<Flowtable>,
+    pub flowtables: Vec<InstalledFlowtable>,
 }
 
 /// Reads a table from the pieces of the answer to request 0, and how the answer ended.
@@ -140,7 +140,7 @@ pub fn connections(
 
 /// Reads the notices about Palisade's tables from a multicast message, and whether it was well
 /// formed to its end. Changes of the sockets in `ours` give no notice.
-pub fn notices(bytes: &[u8], ours: &[u32]) -> (Vec<Notice>, bool) {
+pub fn notices(bytes: &[u8], ours: &[u32]) -> (Vec<TableNotice>, bool) {
     let mut waiting = VecDeque::new();
     let is_whole = each_message(bytes, |message| watch::note(ours, &mut waiting, &message));
     (waiting.into(), is_whole)

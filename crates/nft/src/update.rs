@@ -27,7 +27,7 @@ use palisade_core::plan::{
 
 use self::draft::FinishedDraft;
 use self::group_users::GroupUsers;
-use crate::node::{self, Generation, Senders, Settings};
+use crate::node::{self, Generation, SenderChecks, Settings};
 use crate::ruleset::{Interface, Name, Ruleset};
 use crate::transaction::{Transaction, in_pieces};
 
@@ -275,7 +275,7 @@ impl TableUpdater {
     /// Sets all interfaces that do not lead to pods of the node, from the next change on. It has no
     /// effect where source addresses are not checked.
     pub fn set_elsewhere(&mut self, elsewhere: BTreeSet<Interface>) {
-        if let Senders::Checked {
+        if let SenderChecks::Checked {
             elsewhere: installed,
             ..
         } = &self.settings.senders
@@ -319,7 +319,7 @@ impl TableUpdater {
         generation: Option<Generation>,
     ) -> Result<ChangeTransactions, UpdateError> {
         let mut next = self.settings.clone();
-        if let (Some(new), Senders::Checked { elsewhere, .. }) =
+        if let (Some(new), SenderChecks::Checked { elsewhere, .. }) =
             (self.elsewhere.take(), &mut next.senders)
         {
             *elsewhere = new;

@@ -18,7 +18,7 @@ use crate::socket::Channel;
 
 /// A change of Palisade's tables by another program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Notice {
+pub enum TableNotice {
     /// An object of a table was added, changed or deleted.
     Changed {
         /// The table.
@@ -39,12 +39,12 @@ pub enum Notice {
 ///
 /// While any socket is subscribed, the kernel writes a message for every change of a transaction,
 /// also of Palisade's own. The replacement of a large table may exceed the buffer, which gives
-/// [`Notice::Lost`].
+/// [`TableNotice::Lost`].
 #[derive(Debug)]
-pub struct Watcher {
+pub struct TableWatcher {
     channel: Channel,
     ours: Vec<u32>,
-    waiting: VecDeque<Notice>,
+    waiting: VecDeque<TableNotice>,
 }
 
 /// The receive buffer for unread notifications, as far as the kernel allows it.
@@ -53,12 +53,12 @@ const ROOM: usize = 8 << 20;
 /// The number of notices that are kept. There are few tables, and equal notices are one.
 const MOST_WAITING: usize = 64;
 
-impl Watcher {
+impl TableWatcher {
     /// Opens a socket in the network namespace of the calling thread, and subscribes it.
-    pub fn open() -> Result<Watcher, Error> {
+    pub fn open() -> Result<TableWatcher, Error> {
         let channel = Channel::open()?;
         channel.subscribe(abi::CHANGES, ROOM)?;
-        Ok(Watcher {
+        Ok(TableWatcher {
             channel,
             ours: Vec::new(),
             waiting: VecDeque::new(),
@@ -66,7 +66,7 @@ impl Watcher {
     }
 
     /// Injects faults into system calls, for tests.
-    pub fn with_faults(mut self, faults: Box<dyn Faults>) -> Watcher {
+    pub fn with_faults(mut self, faults: Box<dyn Faults>) -> TableWatcher {
         self.channel.inject(faults);
         self
     }
@@ -79,7 +79,7 @@ impl Watcher {
     }
 
     /// Returns the next notice, if there is one within the timeout.
-    pub fn next(&mut self, timeout: Duration) -> Result<Option<Notice>, Error> {
+    pub fn next(&mut self, timeout: Duration) -> Result<Option<TableNotice>, Error> {
         let end = Instant::now().checked_add(timeout);
         let mut left = timeout;
         while self.waiting.is_empty() {
@@ -97,7 +97,7 @@ impl Watcher {
 
     /// Receives one message. Returns whether there was none within the timeout.
     fn listen(&mut self, timeout: Duration) -> Result<bool, Error> {
-        let Watcher {
+        let TableWatcher {
             channel,
             ours,
             waiting,
@@ -108,26 +108,26 @@ impl Watcher {
             note(ours, waiting, &message);
         })?;
         if is_lost {
-            waiting.push_back(Notice::Lost);
+            waiting.push_back(TableNotice::Lost);
         }
         Ok(is_silent)
     }
 }
 
-impl AsFd for Watcher {
+impl AsFd for TableWatcher {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
     }
 }
 
 /// Queues the notice of a message, unless an equal one is queued.
-pub(crate) fn note(ours: &[u32], waiting: &mut VecDeque<Notice>, message: &Received<'_>) {
+pub(crate) fn note(ours: &[u32], waiting: &mut VecDeque<TableNotice>, message: &Received<'_>) {
     let notice = notice(ours, message).filter(|notice| !waiting.contains(notice));
     waiting.extend(notice.filter(|_| waiting.len() < MOST_WAITING));
 }
 
 /// Returns the notice of a message, if another program changed one of Palisade's tables.
-fn notice(ours: &[u32], message: &Received<'_>) -> Option<Notice> {
+fn notice(ours: &[u32], message: &Received<'_>) -> Option<TableNotice> {
     /// The attribute with the name of the table. It has the same number in messages about all
     /// objects.
     const TABLE: u16 = abi::table::NAME;
@@ -138,8 +138,8 @@ fn notice(ours: &[u32], message: &Received<'_>) -> Option<Notice> {
     }
     let table = netlink::text(message.attributes().find(TABLE)?);
     let notice = match message.kind {
-        kind::DELETE_TABLE => |table| Notice::Deleted { table },
-        _ => |table| Notice::Changed { table },
+        kind::DELETE_TABLE => |table| TableNotice::Deleted { table },
+        _ => |table| TableNotice::Changed { table },
     };
     is_ours(&table).then(|| notice(table))
 }

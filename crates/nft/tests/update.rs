@@ -20,7 +20,9 @@ use std::net::IpAddr;
 
 use palisade_core::net::Family;
 use palisade_core::plan::{GroupId, GroupKind, Plan, PlanChange, PodChains};
-use palisade_nft::node::{Established, Generation, NodeOptions, Senders, Settings, ruleset};
+use palisade_nft::node::{
+    EstablishedFlows, Generation, NodeOptions, SenderChecks, Settings, ruleset,
+};
 use palisade_nft::ruleset::{
     Chain, Interface, Match, Name, Rule, Ruleset, Set, Statement, Values, Verdict,
 };
@@ -55,15 +57,15 @@ fn settings(seed: u64) -> Settings {
         settings.pod_blocks = vec![block("10.9.0.0/24"), block("fd09::/64")];
     }
     if seed.is_multiple_of(3) {
-        settings.senders = Senders::Trusted;
+        settings.senders = SenderChecks::Trusted;
     } else {
-        settings.senders = Senders::Checked {
+        settings.senders = SenderChecks::Checked {
             elsewhere: BTreeSet::new(),
             every: seed.is_multiple_of(2),
         };
     }
     if seed.is_multiple_of(5) {
-        settings.established = Established::Keep;
+        settings.established = EstablishedFlows::Keep;
     }
     settings
 }
@@ -307,14 +309,14 @@ fn changes_end_at_the_ruleset_of_the_plan() {
                 let elsewhere: BTreeSet<Interface> = some.map(interface).collect();
                 updater.set_elsewhere(elsewhere.clone());
                 let every = seed.is_multiple_of(2);
-                let senders = Senders::Checked { elsewhere, every };
+                let senders = SenderChecks::Checked { elsewhere, every };
                 assert_eq!(updater.is_due(), senders != settings.senders);
                 settings.senders = senders;
             }
             let generation = history
                 .random
                 .is_one_in(2)
-                .then(|| settings.generation.next(settings.mark));
+                .then(|| settings.generation.next(settings.mark.last_generation()));
             settings.generation = generation.unwrap_or(settings.generation);
             let transactions = match updater.change(&change, generation) {
                 Ok(transactions) => transactions,
@@ -435,12 +437,12 @@ fn a_peer_is_one_element() {
 
 #[test]
 fn another_generation_is_written_wherever_it_occurs() {
-    for established in [Established::Evaluate, Established::Keep] {
+    for established in [EstablishedFlows::Evaluate, EstablishedFlows::Keep] {
         let history = PlanHistory::new(11);
         let mut settings = settings(0);
         settings.established = established;
         let (mut updater, _) = TableUpdater::new(&history.plan, &settings);
-        let next = Generation::FIRST.next(settings.mark);
+        let next = Generation::FIRST.next(settings.mark.last_generation());
         let transactions = updater.change(&PlanChange::default(), Some(next)).unwrap();
         let [Transaction { ops, .. }] = transactions.as_slice() else {
             panic!("{transactions:?}");

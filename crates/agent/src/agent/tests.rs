@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use palisade_api::{Options, Source, key, lower_one, read};
 use palisade_core::net::Cidr;
+use palisade_core::plan::Generation;
 
 use super::Agent;
 use crate::backend::memory::{Memory, MemoryRules};
@@ -23,7 +24,6 @@ use crate::command::{
     TaskOutcome,
 };
 use crate::config::{Config, Established};
-use crate::generations::Generation;
 
 /// An agent, and the memory that enforces what it decides.
 struct TestNode {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use palisade_core::plan::{Plan, PlanChange};
+use palisade_core::plan::{Generation, Plan, PlanChange};
 use palisade_route::Flowtable;
 
 use super::{
@@ -12,7 +12,6 @@ use super::{
     NodeSettings, NotInPlace, Notice, Removed, RulesChange, Senders, Watcher,
 };
 use crate::command::{AuditOutcome, MarksToClear};
-use crate::generations::Generation;
 
 /// A handle to the memory of one node.
 #[derive(Clone, Debug, Default)]

@@ -4,16 +4,15 @@ mod enforce;
 
 use std::collections::BTreeSet;
 
-use palisade_core::plan::Plan;
+use palisade_core::plan::{Generation, Plan};
 pub use palisade_nft::node::MarkBits;
-use palisade_nft::node::{self, NodeOptions, Settings};
+use palisade_nft::node::{self, EstablishedFlows, NodeOptions, SenderChecks, Settings};
 use palisade_nft::ruleset::{Interface, Ruleset};
 use palisade_nft::transaction::Transaction;
 use palisade_nft::update::{ExpectedTable, PIECE, TableUpdater};
 
 use super::{Backend, NodeSettings, NotInPlace, RulesChange, Senders};
 use crate::config::Established;
-use crate::generations::Generation;
 
 /// The nftables of the kernel, in the network namespace of the caller of
 /// [`Connect`](super::Connect).
@@ -36,7 +35,7 @@ impl Default for Nft {
 
 impl Nft {
     /// Returns the settings of a table.
-    fn settings(&self, settings: &NodeSettings, generation: node::Generation) -> Settings {
+    fn settings(&self, settings: &NodeSettings, generation: Generation) -> Settings {
         let NodeSettings {
             senders,
             pod_blocks,
@@ -46,11 +45,11 @@ impl Nft {
         let options = NodeOptions {
             mark: self.mark,
             senders: match senders {
-                Senders::Checked { elsewhere, every } => node::Senders::Checked {
+                Senders::Checked { elsewhere, every } => SenderChecks::Checked {
                     elsewhere: interfaces(elsewhere),
                     every: *every,
                 },
-                Senders::Trusted => node::Senders::Trusted,
+                Senders::Trusted => SenderChecks::Trusted,
             },
             pod_blocks: pod_blocks.clone(),
             evaluate_own_node: *evaluate_own_node,
@@ -72,7 +71,7 @@ impl Backend for Nft {
 
     fn closed(&self, settings: &NodeSettings) -> Ruleset {
         // The table of a closed node has no set with a generation, so any one does.
-        node::closed(&self.settings(settings, node::Generation::FIRST))
+        node::closed(&self.settings(settings, Generation::FIRST))
     }
 
     fn rules(
@@ -81,7 +80,7 @@ impl Backend for Nft {
         settings: &NodeSettings,
         generation: Generation,
     ) -> (TableUpdater, Ruleset) {
-        let settings = self.settings(settings, number(generation));
+        let settings = self.settings(settings, generation);
         let (updater, ruleset) = TableUpdater::new(plan, &settings);
         (updater.in_pieces_of(self.piece), ruleset)
     }
@@ -98,7 +97,7 @@ impl Backend for Nft {
         if let Some(elsewhere) = elsewhere {
             updater.set_elsewhere(interfaces(elsewhere));
         }
-        let transactions = updater.change(plan, generation.map(number));
+        let transactions = updater.change(plan, generation);
         // Whatever does not fit, the answer is the same: a table with more room.
         transactions.map_err(|_| NotInPlace)
     }
@@ -108,25 +107,13 @@ impl Backend for Nft {
     }
 }
 
-impl From<Established> for node::Established {
-    fn from(established: Established) -> node::Established {
+impl From<Established> for EstablishedFlows {
+    fn from(established: Established) -> EstablishedFlows {
         match established {
-            Established::Evaluate => node::Established::Evaluate,
-            Established::Keep => node::Established::Keep,
+            Established::Evaluate => EstablishedFlows::Evaluate,
+            Established::Keep => EstablishedFlows::Keep,
         }
     }
-}
-
-impl From<node::Generation> for Generation {
-    fn from(generation: node::Generation) -> Generation {
-        // Neither can be 0.
-        Generation::new(generation.get()).unwrap_or(Generation::FIRST)
-    }
-}
-
-fn number(generation: Generation) -> node::Generation {
-    // Neither can be 0.
-    node::Generation::new(generation.get()).unwrap_or(node::Generation::FIRST)
 }
 
 /// Returns the interfaces of names. A name that nftables cannot express is left out: packets must

@@ -150,7 +150,7 @@ fn only_what_is_not_enforced_is_closed() {
     assert_eq!(close(&memory, &config).unwrap(), CloseOutcome::Closed);
     let closed = memory.node().rules.clone().unwrap();
     assert!(closed.plan.is_none() && closed.settings.pod_blocks.is_empty());
-    let generation = crate::generations::Generation::new(3);
+    let generation = palisade_core::plan::Generation::new(3);
     if let Some(rules) = &mut memory.node().rules {
         rules.plan = Some(palisade_core::plan::Plan::default());
         rules.generation = generation;

@@ -146,7 +146,7 @@ pub(super) fn changes(policies: usize) -> Result<Vec<ChangeReport>> {
 
 fn next(updater: &TableUpdater) -> Generation {
     let settings = updater.settings();
-    settings.generation.next(settings.mark)
+    settings.generation.next(settings.mark.last_generation())
 }
 
 fn of_a_peer(group: GroupId, peer: IpAddr, time: u32) -> PlanChange {

@@ -12,7 +12,7 @@ use palisade_api::{Options, Source, lower_one, read};
 use palisade_core::incremental::{ObjectKey, ObjectKind};
 use palisade_core::policy::PolicyApi;
 use palisade_nft::node::{Generation, MarkBits};
-use palisade_nft::watch::Notice;
+use palisade_nft::watch::TableNotice;
 use palisade_nft::{Conntrack, Kernel};
 
 use super::objects::{Key, NAMESPACE, NODE, Objects};
@@ -42,7 +42,7 @@ impl Deltas {
         let mut config = Config::new(NODE);
         config.established = established;
         Ok(Deltas {
-            agent: Agent::new(Nft::default(), config, found.map(Into::into)),
+            agent: Agent::new(Nft::default(), config, found),
             kernel,
             conntrack: Conntrack::open()?,
             delivered: Objects::default(),
@@ -79,7 +79,7 @@ impl Deltas {
     }
 
     /// Delivers a notice of the kernel.
-    pub fn notice(&mut self, notice: &Notice) {
+    pub fn notice(&mut self, notice: &TableNotice) {
         self.agent.noticed(self.now, &notice.clone().into());
     }
 
@@ -187,7 +187,7 @@ impl Programmer for Deltas {
     fn differences(&mut self, _: &Objects) -> Result<Vec<String>> {
         self.outcomes.clear();
         // A lost notice makes the agent audit the table.
-        self.notice(&Notice::Lost);
+        self.notice(&TableNotice::Lost);
         self.run_until_current()?;
         let message = self.outcomes.drain(..).filter_map(|it| {
             if let SyncOutcome::Drifted(message) = it {

@@ -10,7 +10,7 @@ use palisade_lab::packet::read::ReceivedPacket;
 use palisade_lab::services::{Entry, translations};
 use palisade_lab::topology::Location;
 use palisade_lab::wire::Wire;
-use palisade_nft::node::Established;
+use palisade_nft::node::EstablishedFlows;
 use palisade_nft::{Conntrack, Kernel};
 use serde_json::{Value, json};
 
@@ -347,7 +347,7 @@ pub fn kept(name: &str, cuts: u64) -> Result<Outcome> {
     }
     translate(&node)?;
     let mut swap = Swap::open(&node)?;
-    swap.established = Established::Keep;
+    swap.established = EstablishedFlows::Keep;
     let mut conntrack = node.on_node(|| Ok(Conntrack::open()?))?;
     let mut connections = Connections {
         wire: Wire::open(&node.world)?,

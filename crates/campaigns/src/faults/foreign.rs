@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use palisade_agent::Established;
 use palisade_core::net::Protocol;
 use palisade_lab::services::{Entry, translations};
-use palisade_nft::{Kernel, Watcher};
+use palisade_nft::{Kernel, TableWatcher};
 
 use super::churn::{ChangeKind, ChurnFlows, ChurningCluster};
 use super::deltas::Deltas;
@@ -230,7 +230,7 @@ pub fn repaired(name: &str, rounds: u64, seed: u64) -> Result<Outcome> {
 /// Runs the agent's loop: it listens for notices, and repairs the table.
 fn run_agent(cluster: &ChurningCluster, is_ready: &AtomicBool, is_done: &AtomicBool) -> Result<()> {
     let kernel = Kernel::open()?.without_ownership();
-    let mut watcher = Watcher::open()?;
+    let mut watcher = TableWatcher::open()?;
     watcher.ignore(kernel.port());
     let mut agent = Deltas::with(kernel, Established::Evaluate)?;
     agent.apply(&cluster.objects)?;

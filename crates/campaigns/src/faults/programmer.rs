@@ -8,7 +8,7 @@ use palisade_core::net::CidrText;
 use palisade_core::plan::{Plan, plan};
 use palisade_lab::lab;
 use palisade_nft::Kernel;
-use palisade_nft::node::{Established, Generation, MarkBits, NodeOptions, Settings, ruleset};
+use palisade_nft::node::{EstablishedFlows, Generation, MarkBits, NodeOptions, Settings, ruleset};
 use palisade_nft::ruleset::Ruleset;
 
 use super::objects::{NODE, Objects, POD_BLOCKS};
@@ -70,7 +70,7 @@ pub struct Swap {
     /// The node's kernel.
     pub kernel: Kernel,
     /// The treatment of established connections.
-    pub established: Established,
+    pub established: EstablishedFlows,
     generation: Generation,
 }
 
@@ -86,7 +86,7 @@ impl Swap {
         let generation = generation.and_then(|it| Generation::new(u16::try_from(it).ok()?));
         Ok(Swap {
             kernel,
-            established: Established::Evaluate,
+            established: EstablishedFlows::Evaluate,
             generation: generation.unwrap_or(Generation::FIRST),
         })
     }
@@ -98,7 +98,7 @@ impl Swap {
 
     /// The next generation.
     pub fn advance(&mut self) -> Generation {
-        self.generation = self.generation.next(MarkBits::DEFAULT);
+        self.generation = self.generation.next(MarkBits::DEFAULT.last_generation());
         self.generation
     }
 }

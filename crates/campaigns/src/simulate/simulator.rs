@@ -9,7 +9,7 @@ use palisade_agent::Agent;
 use palisade_api::lower_one;
 use palisade_nft::node::{Generation, MarkBits, NodeOptions, Settings, ruleset};
 use palisade_nft::ruleset::Point;
-use palisade_nft::watch::Notice;
+use palisade_nft::watch::TableNotice;
 
 use super::background::Background;
 use super::catalog::Catalog;
@@ -273,7 +273,7 @@ impl<'c> Simulator<'c> {
         self.agent = Some(Agent::new(
             self.setting.nft,
             self.setting.config.clone(),
-            found.map(Into::into),
+            found,
         ));
         self.received.clear();
         self.applied = Rc::new(ExpectedVerdicts::open(self.flows));
@@ -323,13 +323,13 @@ impl<'c> Simulator<'c> {
             NoticeArrival::Once => self.notices.min(1),
             NoticeArrival::Twice => self.notices.min(1) * 2,
             NoticeArrival::Lost => {
-                agent.noticed(self.now, &Notice::Lost.into());
+                agent.noticed(self.now, &TableNotice::Lost.into());
                 0
             }
         };
         for _ in 0..times {
             let table = table.clone();
-            agent.noticed(self.now, &Notice::Changed { table }.into());
+            agent.noticed(self.now, &TableNotice::Changed { table }.into());
         }
         self.notices = 0;
     }

@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use palisade_nft::watch::Watcher;
+use palisade_nft::watch::TableWatcher;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ pub(super) async fn programmed(
     writes: u64,
     seed: u64,
 ) -> Result<Vec<Time>> {
-    let mut watcher = Watcher::open()?;
+    let mut watcher = TableWatcher::open()?;
     let mut rng = Rng::new(seed ^ (kind as u64) << 32);
     let mut times = Vec::new();
     let mut number = 0;
@@ -81,7 +81,7 @@ pub(super) async fn programmed(
     Ok(times)
 }
 
-async fn measured(writer: &Writer, watcher: &mut Watcher, request: &Request) -> Result<Time> {
+async fn measured(writer: &Writer, watcher: &mut TableWatcher, request: &Request) -> Result<Time> {
     while watcher.next(QUIET)?.is_some() {}
     tokio::time::sleep(BETWEEN.saturating_sub(QUIET)).await;
     let Request { method, path, body } = request;

@@ -125,12 +125,12 @@ pub struct AuditResult {
 /// Audits tables through a socket of its own. The socket that owns the tables stays free for
 /// changes.
 #[derive(Debug)]
-pub struct Auditor(Kernel);
+pub struct TableAuditor(Kernel);
 
-impl Auditor {
+impl TableAuditor {
     /// Opens a socket in the network namespace of the calling thread.
-    pub fn open() -> Result<Auditor, Error> {
-        Kernel::open().map(Auditor)
+    pub fn open() -> Result<TableAuditor, Error> {
+        Kernel::open().map(TableAuditor)
     }
 
     /// Compares a table with a ruleset: everything, or the sets from `from` on. Between two sets it

@@ -6,7 +6,7 @@ use palisade_core::net::{Cidr, Family};
 use palisade_core::plan::Plan;
 use palisade_core::policy::Direction;
 
-use super::{ChainNames, Established, Settings, chain_names, pods_of, senders};
+use super::{ChainNames, EstablishedFlows, Settings, chain_names, pods_of, senders};
 use crate::ruleset::{
     AH, Chain, Field, Hook, ICMP6, Key, Match, Name, PacketEnd, Point, Rule, Set, Statement, TCP,
     Value, Verdict, state,
@@ -299,11 +299,11 @@ pub(super) fn fast_paths(settings: &Settings) -> Vec<Rule> {
 /// Returns the conditions of the fast path.
 fn matches_evaluated(settings: &Settings) -> Vec<Match> {
     let (mask, value) = match settings.established {
-        Established::Evaluate => (
+        EstablishedFlows::Evaluate => (
             settings.mark.mask(),
             settings.mark.full(settings.generation),
         ),
-        Established::Keep => (settings.mark.full_bit(), settings.mark.full_bit()),
+        EstablishedFlows::Keep => (settings.mark.full_bit(), settings.mark.full_bit()),
     };
     let is_full = Match::CtMark {
         mask,

@@ -1,33 +1,6 @@
 //! The Palisade bits of the ct mark: the generation that evaluated a connection, and how far.
 
-/// The generation of a ruleset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Generation(u16);
-
-impl Generation {
-    /// The first generation.
-    pub const FIRST: Generation = Generation(1);
-
-    /// Returns the generation with a number. Zero is none: it is in the mark of every new
-    /// connection.
-    pub fn new(number: u16) -> Option<Generation> {
-        (number != 0).then_some(Generation(number))
-    }
-
-    /// Returns its number.
-    pub fn get(self) -> u16 {
-        self.0
-    }
-
-    /// Returns the next generation, and the first one after the last.
-    pub fn next(self, bits: MarkBits) -> Generation {
-        if self.0 >= bits.last_generation() {
-            Generation::FIRST
-        } else {
-            Generation(self.0 + 1)
-        }
-    }
-}
+use palisade_core::plan::Generation;
 
 /// The bits of the ct mark that Palisade uses. All others are neither read nor written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,8 +93,8 @@ mod tests {
         assert_eq!(bits.number_in(0xffff_1234), 0x7fff);
         assert_eq!(bits.number_in(0x0002_0000), 1);
         assert_eq!(bits.number_in(0x0001_ffff), 0);
-        assert_eq!(last.next(bits), Generation::FIRST);
-        assert_eq!(Generation::FIRST.next(bits), Generation(2));
+        assert_eq!(last.next(bits.last_generation()), Generation::FIRST);
+        assert_eq!(Generation::FIRST.next(bits.last_generation()).get(), 2);
     }
 
     #[test]

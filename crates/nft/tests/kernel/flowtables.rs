@@ -3,7 +3,7 @@
 use std::io;
 
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
-use palisade_nft::{Flowtable, flowtables};
+use palisade_nft::{InstalledFlowtable, flowtables};
 
 use crate::Test;
 
@@ -83,7 +83,7 @@ fn flowtables_of_others_are_found() {
     assert_eq!(flowtables().unwrap(), []);
     match transact(&[flowtable("other", "fast", "lo")]) {
         Ok(()) => {
-            let expected = Flowtable {
+            let expected = InstalledFlowtable {
                 table: "other".to_owned(),
                 name: "fast".to_owned(),
                 interfaces: vec!["lo".to_owned()],

@@ -11,7 +11,7 @@ use palisade_lab::packet::read::ReceivedPacket;
 use palisade_lab::packet::{ProbePayload, ProbeSpec, datagram};
 use palisade_lab::topology::{Location, NodeSpec, PodSpec, Topology};
 use palisade_lab::wire::Wire;
-use palisade_nft::node::{Generation, NodeOptions, Senders, Settings};
+use palisade_nft::node::{Generation, NodeOptions, SenderChecks, Settings};
 use palisade_nft::ruleset::{Interface, Ruleset};
 use palisade_nft::{Conntrack, Kernel};
 
@@ -72,9 +72,9 @@ pub(crate) fn settings(checks: Checks) -> Settings {
         Checks::Unknown => Some(BTreeSet::new()),
     };
     let every = checks == Checks::Every;
-    let checked = elsewhere.map(|elsewhere| Senders::Checked { elsewhere, every });
+    let checked = elsewhere.map(|elsewhere| SenderChecks::Checked { elsewhere, every });
     let options = NodeOptions {
-        senders: checked.unwrap_or(Senders::Trusted),
+        senders: checked.unwrap_or(SenderChecks::Trusted),
         ..NodeOptions::default()
     };
     let settings = Settings::of_node(Generation::FIRST, &options);

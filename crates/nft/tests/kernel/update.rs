@@ -16,8 +16,8 @@ use palisade_core::plan::{
 use palisade_core::policy::{Action, Direction};
 use palisade_core::program::RuleId;
 use palisade_nft::faults::{Fault, Syscall};
-use palisade_nft::load::Auditor;
-use palisade_nft::node::{Generation, NodeOptions, Senders, Settings};
+use palisade_nft::load::TableAuditor;
+use palisade_nft::node::{Generation, NodeOptions, SenderChecks, Settings};
 use palisade_nft::ruleset::{Match, Name, Point, Ruleset, Statement};
 use palisade_nft::update::PIECE;
 use palisade_nft::{Error, Kernel, Op, TableUpdater};
@@ -40,7 +40,7 @@ fn settings(seed: u64) -> Settings {
         settings.pod_blocks = vec![block("10.9.0.0/24"), block("fd09::/64")];
     }
     if seed.is_multiple_of(3) {
-        settings.senders = Senders::Trusted;
+        settings.senders = SenderChecks::Trusted;
     }
     settings
 }
@@ -49,7 +49,7 @@ fn settings(seed: u64) -> Settings {
 /// once.
 fn audits_in_parts(kernel: &Kernel, expected: &Ruleset) {
     let table = kernel.table().unwrap();
-    let mut auditor = Auditor::open().unwrap();
+    let mut auditor = TableAuditor::open().unwrap();
     let (mut from, mut times): (Option<String>, usize) = (None, 0);
     loop {
         let is_started = Cell::new(false);
@@ -82,7 +82,7 @@ fn random_changes() {
                 let some = pods().into_iter().filter(|_| history.random.is_one_in(2));
                 updater.set_elsewhere(some.map(interface).collect());
             }
-            let next = settings.generation.next(settings.mark);
+            let next = settings.generation.next(settings.mark.last_generation());
             let generation = history.random.is_one_in(2).then_some(next);
             settings.generation = generation.unwrap_or(settings.generation);
             match updater.change(&change, generation) {
@@ -129,7 +129,7 @@ fn failures() {
         let before = updater.expected(history.plan.clone()).ruleset();
         let mut model = before.clone();
         let change = history.next_change();
-        generation = generation.next(updater.settings().mark);
+        generation = generation.next(updater.settings().mark.last_generation());
         let Ok(transactions) = updater.change(&change, Some(generation)) else {
             continue;
         };
@@ -238,7 +238,10 @@ fn under_traffic() {
             let next = with_client(&history.plan, number);
             let change = difference(&plan, &next);
             plan = next;
-            let generation = updater.settings().generation.next(updater.settings().mark);
+            let generation = updater
+                .settings()
+                .generation
+                .next(updater.settings().mark.last_generation());
             match updater.change(&change, Some(generation)) {
                 Ok(transactions) => transactions.iter().for_each(|transaction| {
                     kernel.commit(transaction).unwrap();
@@ -344,7 +347,7 @@ fn unknown() {
         ended_pods: vec![pod],
         ..PlanChange::default()
     };
-    let next = settings.generation.next(settings.mark);
+    let next = settings.generation.next(settings.mark.last_generation());
     for transaction in updater.change(&change, Some(next)).unwrap() {
         kernel.commit(&transaction).unwrap();
     }

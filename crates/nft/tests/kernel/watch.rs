@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use palisade_nft::ruleset::{Chain, Name, Point, Ruleset, Set, Statement, Values, Verdict};
-use palisade_nft::{Drift, Kernel, Notice, Op, Transaction, Watcher};
+use palisade_nft::{Drift, Kernel, Op, TableNotice, TableWatcher, Transaction};
 
 use crate::Test;
 use crate::rules::{elements, inner, rule, small};
@@ -22,20 +22,20 @@ pub(crate) const TESTS: &[Test] = &[
 const SOON: Duration = Duration::from_secs(5);
 const NOW: Duration = Duration::ZERO;
 
-fn watched() -> (Kernel, Watcher) {
+fn watched() -> (Kernel, TableWatcher) {
     let kernel = Kernel::open().unwrap().without_ownership();
-    let mut watcher = Watcher::open().unwrap();
+    let mut watcher = TableWatcher::open().unwrap();
     watcher.ignore(kernel.port());
     (kernel, watcher)
 }
 
-fn everything(watcher: &mut Watcher) -> Vec<Notice> {
+fn everything(watcher: &mut TableWatcher) -> Vec<TableNotice> {
     std::iter::from_fn(|| watcher.next(NOW).unwrap()).collect()
 }
 
-fn changed() -> Notice {
+fn changed() -> TableNotice {
     let table = "palisade1a".to_owned();
-    Notice::Changed { table }
+    TableNotice::Changed { table }
 }
 
 fn our_own() {
@@ -219,7 +219,10 @@ fn deleted() {
     assert_eq!(other.remove().unwrap(), 1);
     let table = "palisade1a".to_owned();
     let notices = everything(&mut watcher);
-    assert!(notices.contains(&Notice::Deleted { table }), "{notices:?}");
+    assert!(
+        notices.contains(&TableNotice::Deleted { table }),
+        "{notices:?}"
+    );
     assert_eq!(kernel.audit(&small(1)).unwrap(), [Drift::NoTable]);
     // The kernel refuses the next transaction, and the next installation repairs the table.
     let add = Transaction {
@@ -260,7 +263,7 @@ fn lost() {
         kernel.install(&large).unwrap();
     }
     let notices = everything(&mut watcher);
-    assert_eq!(notices, [Notice::Lost], "and no own change");
+    assert_eq!(notices, [TableNotice::Lost], "and no own change");
     // The watch continues.
     let mut other = Kernel::open().unwrap().without_ownership();
     other.adopt().unwrap();

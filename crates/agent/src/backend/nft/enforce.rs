@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use palisade_core::plan::Generation;
 use palisade_core::text::name;
-use palisade_nft::load;
-use palisade_nft::node::{self, MarkBits};
+use palisade_nft::load::TableAuditor;
+use palisade_nft::node::MarkBits;
 use palisade_nft::ruleset::Ruleset;
 use palisade_nft::transaction::Transaction;
 use palisade_nft::update::ExpectedTable;
-use palisade_nft::{Conntrack, Error, Kernel, watch};
+use palisade_nft::{Conntrack, Error, InstalledFlowtable, Kernel, TableNotice, TableWatcher};
 use palisade_route::Flowtable;
 use tracing::debug;
 
@@ -31,7 +32,7 @@ impl Connect for Nft {
         let kernel = Kernel::open()?;
         // Before the table is read or changed: no foreign change after that is missed. The kernel
         // also reports the agent's own transactions, which come from this port.
-        let mut watcher = watch::Watcher::open()?;
+        let mut watcher = TableWatcher::open()?;
         watcher.ignore(kernel.port());
         Ok(Handles {
             enforcer: Box::new(NftEnforcer {
@@ -39,7 +40,7 @@ impl Connect for Nft {
                 conntrack: Some(Conntrack::open()?),
             }),
             watcher: Box::new(watcher),
-            auditor: Box::new(load::Auditor::open()?),
+            auditor: Box::new(TableAuditor::open()?),
             clearer: Box::new(CtMarkClearer {
                 conntrack: Conntrack::open()?,
                 mark: self.mark,
@@ -79,8 +80,8 @@ impl Enforcer<Nft> for NftEnforcer {
             Ok(None) => Leftover::Closed,
             Ok(Some(number)) => {
                 let number = u16::try_from(number).ok();
-                let generation = number.and_then(node::Generation::new);
-                Leftover::Rules(generation.map(Into::into))
+                let generation = number.and_then(Generation::new);
+                Leftover::Rules(generation)
             }
             Err(error) => Leftover::Unreadable(error.into()),
         })
@@ -115,7 +116,7 @@ impl Enforcer<Nft> for NftEnforcer {
 }
 
 /// Converts a flowtable. Its names are made safe to print: another program has chosen them.
-fn flowtable(found: &palisade_nft::Flowtable) -> Flowtable {
+fn flowtable(found: &InstalledFlowtable) -> Flowtable {
     Flowtable {
         table: name(&found.table),
         name: name(&found.name),
@@ -123,28 +124,28 @@ fn flowtable(found: &palisade_nft::Flowtable) -> Flowtable {
     }
 }
 
-impl Watcher for watch::Watcher {
+impl Watcher for TableWatcher {
     fn next(&mut self, timeout: Duration) -> Result<Option<Notice>, Failure> {
-        let notice = watch::Watcher::next(self, timeout)?;
+        let notice = TableWatcher::next(self, timeout)?;
         Ok(notice.map(Into::into))
     }
 }
 
-impl From<watch::Notice> for Notice {
-    fn from(notice: watch::Notice) -> Notice {
+impl From<TableNotice> for Notice {
+    fn from(notice: TableNotice) -> Notice {
         match notice {
-            watch::Notice::Deleted { table } => {
+            TableNotice::Deleted { table } => {
                 Notice::Changed(format!("the table `{table}` was deleted"))
             }
-            watch::Notice::Changed { table } => {
+            TableNotice::Changed { table } => {
                 Notice::Changed(format!("the table `{table}` was changed"))
             }
-            watch::Notice::Lost => Notice::Lost,
+            TableNotice::Lost => Notice::Lost,
         }
     }
 }
 
-impl Auditor<Nft> for load::Auditor {
+impl Auditor<Nft> for TableAuditor {
     fn audit(
         &mut self,
         place: Option<&str>,
@@ -156,7 +157,7 @@ impl Auditor<Nft> for load::Auditor {
         let table = place.unwrap_or_default();
         // The ruleset is as large as the table, so it is made here and not in the main loop.
         let ruleset = expected.ruleset();
-        let audited = load::Auditor::audit(self, table, &ruleset, from, go_on)?;
+        let audited = TableAuditor::audit(self, table, &ruleset, from, go_on)?;
         let differences = audited.differences.iter();
         Ok(AuditOutcome {
             differences: differences.map(ToString::to_string).collect(),

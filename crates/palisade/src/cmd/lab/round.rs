@@ -99,7 +99,7 @@ pub(super) fn go(
     let is_built = fitting.is_none();
     let mut next = match fitting {
         Some(running) => StandingLab {
-            generation: running.generation.next(MarkBits::DEFAULT),
+            generation: running.generation.next(MarkBits::DEFAULT.last_generation()),
             places: places(&completed),
             ..running
         },
