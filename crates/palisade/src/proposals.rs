@@ -1,7 +1,7 @@
 //! Proposes changes that allow a denied query, and proves each by applying it.
 //!
-//! A proof edits the texts of the manifests, reads and compiles them again, evaluates the query, and
-//! compares the two clusters. A proposal that cannot be proven is dropped.
+//! A proof edits the texts of the manifests, reads and compiles them again, evaluates the query,
+//! and compares the two clusters. A proposal that cannot be proven is dropped.
 
 mod draft;
 mod rules;

@@ -204,7 +204,7 @@ Overrides nothing
 
 Overridden by
   netpol/shop/open
-    ingress[0] there allows what ingress[0] here would deny: 198.51.100.7 -> shop/web tcp/8080
+    ingress[0] allows what ingress[0] of this policy would deny: 198.51.100.7 -> shop/web tcp/8080
 
 Not evaluated, because a NetworkPolicy isolates the pod
   netpol/shop/open for ingress: shop/web

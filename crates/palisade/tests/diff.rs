@@ -586,7 +586,7 @@ fn errors_of_a_comparison_are_reported() {
     std::fs::write(at("a.yaml"), PODS).unwrap();
     std::fs::write(at("bad.yaml"), policy("[{from: 3}]")).unwrap();
     for (args, words) in [
-        (&["a.yaml"][..], "nothing to compare a.yaml with"),
+        (&["a.yaml"][..], "a.yaml has no second side"),
         (&["a.yaml", "a.yaml", "-f", "a.yaml"], "name one side only"),
         (&["a.yaml", "absent.yaml"], "absent.yaml"),
         (&["-", "-"], "only one argument can be `-`"),

@@ -300,7 +300,7 @@ const FIGURES: &[Figure] = &[
     figure(TESTING, "responses are malformed in {} ways", || {
         number(response_faults())
     }),
-    figure(THREATS, "answers that are broken in {} ways", || {
+    figure(THREATS, "responses that are broken in {} ways", || {
         number(response_faults())
     }),
     figure(

@@ -291,6 +291,53 @@ spec:
 }
 
 #[test]
+fn a_rule_and_a_new_policy_may_go_to_the_end_of_one_file() {
+    // The pods and the policy are in one file, which ends with the list that gets the rule.
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let closed = "apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: closed, namespace: shop}
+spec:
+  podSelector: {}
+  ingress:
+  - from: [{podSelector: {}}]
+";
+    let egress = closed
+        .replace(
+            "name: closed, namespace: shop",
+            "name: closed, namespace: web",
+        )
+        .replace(
+            "  ingress:\n  - from: [{podSelector: {}}]\n",
+            "  policyTypes: [Egress]\n",
+        );
+    std::fs::write(
+        at.join("all.yaml"),
+        format!("{PODS}---\n{egress}---\n{closed}"),
+    )
+    .unwrap();
+    let answer = explain(
+        at,
+        &[
+            "-f", "all.yaml", "web/web", "shop/db", "tcp/1", "-o", "json",
+        ],
+    );
+    let answer: Value = serde_json::from_str(&answer.out).unwrap();
+    let edits: Vec<Vec<&str>> = answer["proposals"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| {
+            let edits = it["edits"].as_array().unwrap().iter();
+            edits.map(|it| it["object"].as_str().unwrap()).collect()
+        })
+        .collect();
+    let both = vec!["netpol/shop/closed", "netpol/web/allow-egress-on"];
+    assert!(edits.contains(&both), "{edits:?}");
+}
+
+#[test]
 fn what_cannot_be_written_is_an_error() {
     let directory = directory(ISOLATED);
     let at = directory.path();

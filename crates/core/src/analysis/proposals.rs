@@ -1,10 +1,10 @@
 //! Plans changes of policies that would allow a denied query.
 //!
-//! A plan is not proven: its caller applies it, evaluates the query again, and compares the clusters
-//! before and after. No plan changes a label: other selectors may use it, and would then select other
-//! pods.
+//! A plan is not proven: its caller applies it, evaluates the query again, and compares the
+//! clusters before and after. No plan changes a label: other selectors may use it, and would then
+//! select other pods.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 
@@ -37,6 +37,26 @@ pub enum PolicyEdit<'a> {
     InsertRule(RulePlace, PlannedRule<'a>),
     /// Adds a NetworkPolicy for some pods.
     NewNetworkPolicy(PlannedPods<'a>, PlannedRule<'a>),
+}
+
+impl PolicyEdit<'_> {
+    /// Returns the policy by name, and the place in it: edits in this order leave the places of
+    /// those before them as they are, if they are carried out from the last to the first.
+    fn place(&self, cluster: &Cluster<'_>) -> (u8, String, Direction, Option<u32>) {
+        let of_rule = |number, place: RulePlace| {
+            let policy = cluster.policy_name(place.policy);
+            (number, policy, place.direction, Some(place.index))
+        };
+        match self {
+            PolicyEdit::AddPorts(place, _) => of_rule(0, *place),
+            PolicyEdit::AppendRule(id, rule) => (1, cluster.policy_name(*id), rule.direction, None),
+            PolicyEdit::InsertRule(place, _) => of_rule(2, *place),
+            PolicyEdit::NewNetworkPolicy(pods, rule) => {
+                let namespace = cluster.namespace_name(pods.namespace).to_owned();
+                (3, namespace, rule.direction, None)
+            }
+        }
+    }
 }
 
 /// A protocol and its destination port.
@@ -106,7 +126,10 @@ pub fn plans<'a>(
             choice,
         };
         let options = groups.iter().map(|group| planner.options(group));
-        for plan in combinations(options) {
+        for mut plan in combinations(options) {
+            // By name: the order of ids depends on that of the files.
+            plan.sort_by_cached_key(|edit| edit.place(cluster));
+            plan.dedup();
             if !plans.contains(&plan) {
                 plans.push(plan);
             }
@@ -120,26 +143,31 @@ pub fn plans<'a>(
 
 /// Groups the denied flows by direction and cause; `None`: a denial has no single cause.
 fn denied_groups(answer: &Answer) -> Option<Vec<DeniedGroup<'_>>> {
-    let mut groups: BTreeMap<(Direction, Cause), Vec<&FlowAnswer>> = BTreeMap::new();
+    // In order of the flows: numbers of rules and of isolating sets depend on the order of files.
+    let mut groups: Vec<DeniedGroup<'_>> = Vec::new();
     for flow in &answer.flows {
         for direction in Direction::BOTH {
             let cause = flow.outcome.direction(direction).cause?;
-            if cause.verdict() == Verdict::Deny {
-                groups.entry((direction, cause)).or_default().push(flow);
+            if cause.verdict() == Verdict::Allow {
+                continue;
+            }
+            let is_same =
+                |it: &&mut DeniedGroup<'_>| (it.direction, it.cause) == (direction, cause);
+            match groups.iter_mut().find(is_same) {
+                Some(group) => group.flows.push(flow),
+                None => groups.push(DeniedGroup {
+                    direction,
+                    cause,
+                    flows: vec![flow],
+                }),
             }
         }
     }
-    let groups = groups.into_iter();
-    let groups = groups.map(|((direction, cause), flows)| DeniedGroup {
-        direction,
-        cause,
-        flows,
-    });
-    Some(groups.collect())
+    Some(groups)
 }
 
-/// Returns choices of one option for each group, as sorted lists of edits. Their number is bounded;
-/// the first options of a group are the better ones.
+/// Returns choices of one option for each group. Their number is bounded; the first options of a
+/// group are the better ones.
 fn combinations<'a>(
     options: impl Iterator<Item = Vec<Vec<PolicyEdit<'a>>>>,
 ) -> Vec<Vec<PolicyEdit<'a>>> {
@@ -149,8 +177,6 @@ fn combinations<'a>(
             options.iter().map(move |option| {
                 let mut longer = plan.clone();
                 longer.extend(option.iter().cloned());
-                longer.sort_unstable();
-                longer.dedup();
                 longer
             })
         });
@@ -216,12 +242,13 @@ impl<'a> Planner<'_, 'a> {
             // The author of the nearest rule probably meant this flow. A policy without rules is
             // there to deny.
             let is_empty = policy.rules(group.direction).list.is_empty();
-            has_room.then_some((Some(id) != nearest, is_empty, id))
+            let name = self.cluster.policy_name(id);
+            has_room.then_some((Some(id) != nearest, is_empty, name, id))
         });
         let mut policies: Vec<_> = policies.collect();
         policies.sort_unstable();
         policies.truncate(MOST_POLICIES);
-        policies.into_iter().map(|(_, _, id)| id).collect()
+        policies.into_iter().map(|(.., id)| id).collect()
     }
 
     fn miss(&self, flow: &FlowAnswer, group: &DeniedGroup<'_>) -> Option<NearMiss<'a>> {

@@ -65,8 +65,11 @@ impl Drafter<'_> {
     /// Drafts a plan; `None`: an object cannot be edited.
     pub(super) fn draft(&self, plan: &[PolicyEdit<'_>]) -> Option<Draft> {
         let mut draft = Draft::default();
-        // From the last rule to the first: the indexes of the others stay.
-        for edit in plan.iter().rev() {
+        let is_new = |it: &&PolicyEdit<'_>| matches!(it, PolicyEdit::NewNetworkPolicy(..));
+        let new = plan.iter().filter(is_new);
+        // From the last rule to the first: the indexes of the others stay. New documents come last:
+        // a rule may go to the end of the same file.
+        for edit in plan.iter().filter(|it| !is_new(it)).rev().chain(new) {
             match edit {
                 PolicyEdit::AddPorts(place, ports) => {
                     let dialect = self.dialect(place.policy)?;

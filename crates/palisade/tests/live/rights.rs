@@ -102,7 +102,11 @@ pub(crate) fn one_namespace(bed: &Bed) {
     let kubeconfig = user(bed, "shopkeeper", Some("shop"), &rights);
     let ran = bed.palisade_as(&kubeconfig, &FLOW);
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("name it with -n NS"), "{}", ran.err);
+    assert!(
+        ran.err.contains("to read one namespace, add -n NS"),
+        "{}",
+        ran.err
+    );
     let within = ["-n", "shop", "--lenient"];
     let ran = bed.palisade_as(&kubeconfig, &[FLOW.as_slice(), &within].concat());
     assert_eq!(ran.code, 0, "{}", ran.err);

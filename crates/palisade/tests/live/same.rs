@@ -50,7 +50,11 @@ fn endpoints(bed: &Bed) -> Vec<String> {
 /// Answers without the places of rules, which differ.
 fn placeless(value: &mut Value) {
     if let Value::Object(map) = value {
-        for key in ["file", "line", "column", "endLine", "endColumn"] {
+        // An object of a cluster is edited by a patch of its own, and a new one has no file to go
+        // into.
+        let places = ["file", "line", "column", "endLine", "endColumn"];
+        let edits = ["newFile", "patch", "action", "changes"];
+        for key in places.into_iter().chain(edits) {
             map.remove(key);
         }
         map.values_mut().for_each(placeless);

@@ -280,14 +280,14 @@ fn the_lab_opens_its_sockets_inside_its_namespaces() {
             for (at, _) in text.match_indices(maker) {
                 assert!(
                     text[..at].ends_with("run_in(place, || ")
-                        || text[..at].ends_with("self.add_ear(place, || "),
+                        || text[..at].ends_with("self.add_capture(place, || "),
                     "{path}: {maker} outside of a place"
                 );
             }
         }
     }
     let open = std::fs::read_to_string(root().join("crates/lab/src/wire/open.rs")).unwrap();
-    let add = open.split("fn add_ear(").nth(1).unwrap();
+    let add = open.split("fn add_capture(").nth(1).unwrap();
     let add = add.split("\n    }").next().unwrap();
     assert!(add.contains(".run_in(place, open)?"), "{add}");
 }
