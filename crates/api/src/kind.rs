@@ -287,8 +287,7 @@ pub(crate) struct WrongKind {
 const POLICY_GROUP: &str = "policy.networking.k8s.io";
 const NETWORKING: &str = "networking.k8s.io";
 
-/// The groups whose kinds are all known, so that a misspelling is reported: their kinds besides
-/// those that we read.
+/// Groups whose kinds are all known, so a misspelling is reported: the kinds that we do not read.
 const CLOSED_GROUPS: [(&str, &[&str]); 10] = [
     (
         "v1",

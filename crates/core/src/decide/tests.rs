@@ -28,7 +28,7 @@ fn world(policies: Vec<PolicyDraft>) -> (Cluster<'static>, Program) {
 }
 
 /// The cause as text: `Deny cnp/a#ingress[0]`, `isolated by netpol/x/a`.
-fn told(cluster: &Cluster<'_>, program: &Program, cause: Cause) -> String {
+fn named(cluster: &Cluster<'_>, program: &Program, cause: Cause) -> String {
     let isolated = |id| {
         let policies = program.isolation(id).iter();
         let names: Vec<String> = policies.map(|it| cluster.policy_name(*it)).collect();
@@ -51,7 +51,7 @@ fn told(cluster: &Cluster<'_>, program: &Program, cause: Cause) -> String {
 fn ingress(policies: Vec<PolicyDraft>, number: u16) -> String {
     let (cluster, program) = world(policies);
     let flow = flow(&cluster, &program, ["x/b", "x/a"], number);
-    told(&cluster, &program, program.decide(&flow).ingress)
+    named(&cluster, &program, program.decide(&flow).ingress)
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn both_directions_are_evaluated_and_each_can_deny() {
     ];
     let (cluster, program) = world(policies);
     let decision = program.decide(&flow(&cluster, &program, ["x/b", "x/a"], 80));
-    let causes = [decision.egress, decision.ingress].map(|it| told(&cluster, &program, it));
+    let causes = [decision.egress, decision.ingress].map(|it| named(&cluster, &program, it));
     assert_eq!(
         causes,
         ["Allow cnp/a#egress[0]", "isolated by netpol/x/closed"]
@@ -119,7 +119,7 @@ fn directions_are_isolated_separately() {
     assert_eq!(ingress(policies.clone(), 80), "Deny cnp/b#ingress[0]");
     let (cluster, program) = world(policies);
     let decision = program.decide(&flow(&cluster, &program, ["x/a", "y/c"], 80));
-    let egress = told(&cluster, &program, decision.egress);
+    let egress = named(&cluster, &program, decision.egress);
     assert_eq!(egress, "isolated by netpol/x/no-egress");
 }
 
@@ -153,17 +153,17 @@ fn a_rule_without_ports_matches_every_protocol() {
         netpol("x", "open").ingress(allow(pods_of("y"))),
         netpol("x", "web").ingress(rule(Action::Accept, pods_of("x"), Some(vec![tcp(80)]))),
     ]);
-    let told = |ends: [&str; 2], traffic: Option<Traffic>| {
+    let named = |ends: [&str; 2], traffic: Option<Traffic>| {
         let mut flow = flow(&cluster, &program, ends, 80);
         flow.traffic = traffic.unwrap_or(flow.traffic);
-        told(&cluster, &program, program.decide(&flow).ingress)
+        named(&cluster, &program, program.decide(&flow).ingress)
     };
     let udp = Traffic::Port(Protocol::Udp, 80.try_into().unwrap());
-    assert_eq!(told(["x/b", "x/a"], None), "netpol/x/web#ingress[0]");
+    assert_eq!(named(["x/b", "x/a"], None), "netpol/x/web#ingress[0]");
     for traffic in [udp, Traffic::Portless] {
-        let isolated = told(["x/b", "x/a"], Some(traffic));
+        let isolated = named(["x/b", "x/a"], Some(traffic));
         assert_eq!(isolated, "isolated by netpol/x/open, netpol/x/web");
-        let open = told(["y/c", "x/a"], Some(traffic));
+        let open = named(["y/c", "x/a"], Some(traffic));
         assert_eq!(open, "netpol/x/open#ingress[0]");
     }
 }
@@ -214,7 +214,7 @@ fn only_pods_with_a_network_of_their_own_are_subjects() {
     let mut flow = flow(&cluster, &program, ["x/h", "x/a"], 80);
     let decision = program.decide(&flow);
     assert_eq!(decision.egress, Cause::NotApplicable(Absence::HostNetwork));
-    let ingress = told(&cluster, &program, decision.ingress);
+    let ingress = named(&cluster, &program, decision.ingress);
     assert_eq!(ingress, "isolated by netpol/x/open");
     flow.source = FlowEnd {
         identity: Identity::External,

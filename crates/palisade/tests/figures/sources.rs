@@ -61,9 +61,10 @@ fn error_in(arguments: &str) -> Option<String> {
             "--test" if directories.is_empty() => drop(arguments.next()),
             "--test" => {
                 let name = arguments.next().unwrap_or_default();
-                let file = format!("tests/{name}.rs");
-                if !directories.iter().any(|it| it.join(&file).is_file()) {
-                    return Some(format!("no file {file}"));
+                let files = [format!("tests/{name}.rs"), format!("tests/{name}/main.rs")];
+                let exists = |it: &PathBuf| files.iter().any(|file| it.join(file).is_file());
+                if !directories.iter().any(exists) {
+                    return Some(format!("no test {name}"));
                 }
             }
             "--" => return None,
@@ -129,7 +130,9 @@ fn options_of_unshipped_programs_exist() {
     for package in ["palisade-campaigns", "palisade-e2e", "palisade-bench"] {
         let options = options(package);
         for document in documents().iter().filter(|it| *it != "CHANGELOG.md") {
-            for rest in read(document).split(&format!("{package} ")).skip(1) {
+            let text = read(document);
+            let starts = ["`", "\n"].map(|it| format!("{it}{package} "));
+            for rest in starts.iter().flat_map(|it| text.split(it).skip(1)) {
                 // A call ends with its quotation or line, or where another one begins.
                 let call = rest.split(['`', '\n', '|', '#']).next().unwrap();
                 for part in call.split(' ').filter(|it| it.starts_with("--")) {
