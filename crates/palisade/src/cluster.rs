@@ -11,7 +11,7 @@ use palisade_core::model::Cluster;
 use palisade_core::program::Program;
 
 use crate::args::{Cli, ClusterArgs};
-use crate::draw::Drawing;
+use crate::draw::{Drawing, clean};
 use crate::live::overlay::read_over;
 use crate::live::{Needs, RelevantKinds, Scope, check_unread};
 use crate::progress::Progress;
@@ -39,7 +39,7 @@ pub(crate) fn require_readable(
     matters: &RelevantKinds,
 ) -> anyhow::Result<()> {
     if let Some((path, error)) = inputs.unreadable.first() {
-        anyhow::bail!("cannot read {path}: {error}");
+        anyhow::bail!("cannot read {}: {error}", clean(path));
     }
     check_unread(
         &inputs.missing,

@@ -8,6 +8,7 @@ pub(crate) mod html;
 pub(crate) mod kinds;
 pub(crate) mod lines;
 pub(crate) mod names;
+pub(crate) mod nothing;
 pub(crate) mod ports;
 pub(crate) mod rows;
 pub(crate) mod svg;

@@ -5,13 +5,15 @@ mod print;
 mod unread;
 
 use anyhow::{anyhow, bail};
-use palisade_api::{Kind, Source};
+use palisade_api::{Kind, Options, Source};
+use palisade_core::text::ticked;
 use palisade_kube::access::Error;
 use palisade_kube::get::ListError;
 use palisade_kube::list_many::{ListRequest, ListResult, ListScope, SyncClient, list_many};
 use palisade_kube::{Access, Resource};
 
 pub(crate) use self::unread::{RelevantKinds, UnreadKind, check_unread, named};
+use crate::args::live::no_namespace;
 use crate::draw::clean;
 
 /// The kinds that a command needs of a cluster.
@@ -86,9 +88,10 @@ pub(crate) fn read(access: &Access, needs: &Needs<'_>) -> anyhow::Result<LiveInp
     let kinds = needs.scope.kinds().into_iter();
     let wanted: Vec<ListRequest> = if needs.scope == Scope::Policies && !needs.namespaces.is_empty()
     {
-        // As with kubectl, a namespace leaves out what has none.
-        let resources = kinds.filter(|it| it.is_namespaced());
-        let resources = resources.filter_map(Resource::of);
+        // As with kubectl, a namespace leaves out what has none. The Namespace itself is requested
+        // because a server lists the objects of an unknown one as none.
+        let kinds = kinds.filter(|it| it.is_namespaced());
+        let resources = kinds.chain([Kind::Namespace]).filter_map(Resource::of);
         resources
             .flat_map(|resource| narrowed(resource, needs.namespaces))
             .collect()
@@ -102,16 +105,46 @@ pub(crate) fn read(access: &Access, needs: &Needs<'_>) -> anyhow::Result<LiveInp
     let answers = list_many(&client, &wanted);
     let mut live = LiveInput::default();
     for (wanted, answer) in wanted.iter().zip(answers) {
-        let is_wide = wanted.within == ListScope::Everywhere;
-        let answer = match answer {
-            Err(ListError::Forbidden(words)) if is_wide && !needs.namespaces.is_empty() => {
+        let answer = match (&wanted.within, answer) {
+            (ListScope::Named(name), Err(ListError::Absent)) => {
+                return Err(unknown_namespace(&client, wanted.resource, name));
+            }
+            // A user who may not read the Namespace may still read its policies.
+            (ListScope::Named(_), Ok(_) | Err(ListError::Forbidden(_))) => continue,
+            (ListScope::Everywhere, Err(ListError::Forbidden(words)))
+                if !needs.namespaces.is_empty() =>
+            {
                 within(&client, wanted.resource, needs.namespaces, words, &mut live)
             }
-            answer => answer,
+            (_, answer) => answer,
         };
         live.take(client.url(), wanted.resource, answer)?;
     }
     Ok(live)
+}
+
+/// Returns the error for a namespace that the cluster does not have.
+fn unknown_namespace(client: &SyncClient, resource: Resource, name: &str) -> anyhow::Error {
+    let all = ListRequest {
+        resource,
+        within: ListScope::Everywhere,
+    };
+    let answers = list_many(client, &[all]).into_iter();
+    // A user who may not list the namespaces gets no suggestion.
+    let pages = answers.flat_map(Result::unwrap_or_default);
+    let sources: Vec<Source> = pages
+        .map(|page| Source::new("cluster:namespaces", page.into_bytes()))
+        .collect();
+    let manifests = palisade_api::read(&sources, Options::default(), &|_| {});
+    let names: Vec<&str> = manifests
+        .objects
+        .iter()
+        .map(|it| &*it.metadata.name)
+        .collect();
+    if names.is_empty() {
+        return anyhow!("namespace {} not found", ticked(name));
+    }
+    anyhow!(no_namespace(&names, name))
 }
 
 /// Requests a kind in some namespaces only.

@@ -74,7 +74,11 @@ pub(crate) fn of_files(args: &InputArgs) -> anyhow::Result<Inputs> {
     let mut inputs = Inputs::default();
     for path in &args.filename {
         if path.as_os_str() == "-" {
-            inputs.add("-", read(std::io::stdin().lock()));
+            let bytes = read(std::io::stdin().lock());
+            if let Ok(bytes) = &bytes {
+                require_content(bytes)?;
+            }
+            inputs.add("-", bytes);
             continue;
         }
         let Listing {
@@ -97,6 +101,15 @@ pub(crate) fn of_files(args: &InputArgs) -> anyhow::Result<Inputs> {
         }
     }
     Ok(inputs)
+}
+
+/// Fails if standard input has no content: a program before the pipe has probably failed.
+pub(crate) fn require_content(bytes: &[u8]) -> anyhow::Result<()> {
+    ensure!(
+        !bytes.trim_ascii().is_empty(),
+        "standard input is empty; pipe manifests in, or name files with -f"
+    );
+    Ok(())
 }
 
 /// Fails if the input is not files only.

@@ -111,14 +111,22 @@ impl NamespaceArgs {
 
     /// Fails if a namespace is not in the cluster: a typo would name endpoints that do not exist.
     pub(crate) fn check(&self, cluster: &Cluster<'_>) -> anyhow::Result<()> {
-        let names: Vec<&str> = cluster.namespaces.iter().map(|it| it.name).collect();
-        for name in &self.namespace {
-            if !names.contains(&&**name) {
-                bail!("{}", no_namespace(&names, name));
-            }
-        }
-        Ok(())
+        require_namespaces(cluster, &self.namespace)
     }
+}
+
+/// Fails if a namespace is not in the cluster.
+pub(crate) fn require_namespaces(
+    cluster: &Cluster<'_>,
+    namespaces: &[String],
+) -> anyhow::Result<()> {
+    let names: Vec<&str> = cluster.namespaces.iter().map(|it| it.name).collect();
+    for name in namespaces {
+        if !names.contains(&&**name) {
+            bail!("{}", no_namespace(&names, name));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the error for a namespace that is not among `names`.

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &CheckArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     manifests.problems.retain(|it| !it.code.is_lint());
     print(args, cli, &inputs, &manifests)?;
     for (path, error) in &inputs.unreadable {
-        anstream::eprintln!("palisade: cannot read {path}: {error}");
+        anstream::eprintln!("palisade: cannot read {}: {error}", clean(path));
     }
     for it in &inputs.missing {
         let (what, words) = (it.resource.name(), clean(&it.words));
@@ -110,6 +110,11 @@ fn summary(
     if cli.quiet {
         return Ok(());
     }
+    let unread = unread(inputs);
+    if let (true, false, Some(unread)) = (inputs.sources.is_empty(), inputs.is_live, &unread) {
+        writeln!(out, "{unread}")?;
+        return Ok(());
+    }
     let skipped: usize = manifests.skipped.values().sum();
     let invalid: usize = manifests.invalid.values().sum();
     let valid = manifests
@@ -138,13 +143,17 @@ fn summary(
         count(Severity::Warning),
         count(Severity::Info),
     );
-    if errors + warnings + infos == 0 {
-        writeln!(out, ": no problems")?;
-    } else {
+    if errors + warnings + infos > 0 {
         let parts = [(errors, "error"), (warnings, "warning"), (infos, "note")];
         let parts = parts.iter().filter(|(count, _)| *count > 0);
         let parts: Vec<String> = parts.map(|(count, what)| counted(*count, what)).collect();
-        writeln!(out, ": {}", parts.join(", "))?;
+        write!(out, ": {}", parts.join(", "))?;
+    } else if unread.is_none() {
+        write!(out, ": no problems")?;
+    }
+    match unread {
+        Some(unread) => writeln!(out, "; {unread}")?,
+        None => writeln!(out)?,
     }
     if cli.verbose {
         for (what, n_objects) in crate::view::counts(manifests) {
@@ -155,6 +164,17 @@ fn summary(
         }
     }
     Ok(())
+}
+
+/// Counts what could not be read, whose problems are unknown.
+fn unread(inputs: &Inputs) -> Option<String> {
+    let parts = [
+        (inputs.unreadable.len(), "file"),
+        (inputs.missing.len(), "kind"),
+    ];
+    let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> = parts.map(|(count, what)| counted(count, what)).collect();
+    (!parts.is_empty()).then(|| format!("{} could not be read", parts.join(" and ")))
 }
 
 /// Names the source of the objects.

@@ -13,6 +13,7 @@ use crate::args::connectivity::ConnectivityArgs;
 use crate::args::format::OutputFormat;
 use crate::connectivity::engine::{ConnectivityQuery, refuse};
 use crate::connectivity::filter::{EndKinds, Filter, Finder, port, selector};
+use crate::connectivity::nothing::{require_labelled, require_port_names};
 use crate::connectivity::{NODE_LOCAL, dot, html, lines, svg, table};
 use crate::live::{RelevantKinds, Scope, UnreadKind};
 use crate::view::connectivity::{BlockLineView, ConnectivityView, SummaryView};
@@ -27,8 +28,9 @@ pub(crate) fn run(args: &ConnectivityArgs, cli: &Cli) -> anyhow::Result<Outcome>
     check_form(args)?;
     let ports = args.port.iter().map(|text| port(text));
     let ports = ports.collect::<anyhow::Result<Vec<_>>>()?;
-    let labels = args.selector.as_deref().map(selector).transpose()?;
-    let labels = labels.map(Filter::Labelled);
+    let labels = args.selector.as_deref();
+    let labels = labels.map(|text| selector(text).map(|it| (text, it)));
+    let labels = labels.transpose()?;
     let (scope, relevant) = (Scope::Everything, RelevantKinds::everything());
     let namespaces = &args.namespace;
     let inputs = crate::cluster::inputs(&args.cluster, cli, scope, &relevant, namespaces)?;
@@ -53,16 +55,22 @@ pub(crate) fn run(args: &ConnectivityArgs, cli: &Cli) -> anyhow::Result<Outcome>
             bail!("--from {text}: a Service cannot be a source");
         }
     }
+    let to = filters(&args.to)?;
+    require_port_names(cluster, &ports, &to)?;
     let namespaces = args.namespace.iter().map(|name| finder.namespace(name));
+    let namespaces = namespaces.collect::<anyhow::Result<Vec<Filter>>>()?;
+    if let Some((text, selector)) = &labels {
+        require_labelled(cluster, (text, selector), &namespaces)?;
+    }
     // With both --from and --to, flows that no policy applies to are shown as well.
     let governed_only = args.from.is_empty() || args.to.is_empty();
     let query = ConnectivityQuery {
         cluster,
         program: &program,
         from,
-        to: filters(&args.to)?,
-        namespaces: namespaces.collect::<anyhow::Result<Vec<Filter>>>()?,
-        labels,
+        to,
+        namespaces,
+        labels: labels.map(|(_, selector)| Filter::Labelled(selector)),
         ports,
         governed_only,
         show_progress: !cli.quiet,

@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::bail;
-use palisade_api::{Options, Problem, Severity, lower_within};
+use palisade_api::{Kind, Options, Problem, Severity, lower_within};
 use palisade_core::analysis::lint::lint;
+use palisade_core::model::Cluster;
 use palisade_core::text::{nearest, ticked};
 use rayon::prelude::*;
 
@@ -20,10 +21,11 @@ use crate::Outcome;
 use crate::args::Cli;
 use crate::args::format::OutputFormat;
 use crate::args::lint::LintArgs;
+use crate::args::live::require_namespaces;
 use crate::draw::clean;
 use crate::edit::input::EditInput;
 use crate::findings::{FindingLocator, LintCode, LocatedFinding, ids};
-use crate::live::{RelevantKinds, Scope};
+use crate::live::{RelevantKinds, Scope, UnreadKind};
 use crate::progress::Progress;
 use crate::source::Inputs;
 
@@ -115,6 +117,7 @@ fn report(
         lower_within(&manifests.objects, learned.clone(), args.cluster.budget())
     });
     let cluster = &lowered.cluster;
+    filter.check(inputs, cluster)?;
     let program = crate::cluster::compiled(cli, cluster);
     let found = Progress::during("looking for findings", !cli.quiet, || {
         lint(cluster, &program)
@@ -207,6 +210,16 @@ impl FindingFilter {
             ignore: codes(&args.ignore)?,
             namespaces: args.namespace.clone(),
         })
+    }
+
+    /// Fails if a namespace of `-n` does not exist: findings in it would silently be none.
+    fn check(&self, inputs: &Inputs, cluster: &Cluster<'_>) -> anyhow::Result<()> {
+        let is_unread = |it: &UnreadKind| it.resource.kind == Kind::Namespace && it.read.is_empty();
+        if inputs.missing.iter().any(is_unread) {
+            // A namespace without objects may exist.
+            return Ok(());
+        }
+        require_namespaces(cluster, &self.namespaces)
     }
 
     fn has(&self, finding: &LocatedFinding) -> bool {

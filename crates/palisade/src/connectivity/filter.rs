@@ -242,16 +242,21 @@ pub(crate) fn port(text: &str) -> anyhow::Result<PortFilter> {
             range => range.split_once('-'),
         };
         if let (Some(protocol), Some((first, last))) = (Protocol::from_name(&upper), bounds) {
-            let bounds = first.parse::<u16>().ok().zip(last.parse::<u16>().ok());
-            match bounds {
+            let is_number = |it: &str| !it.is_empty() && it.bytes().all(|c| c.is_ascii_digit());
+            let bounds_read = first.parse::<u16>().ok().zip(last.parse::<u16>().ok());
+            match bounds_read {
                 Some((first, last)) if 0 < first && first <= last => {
                     let mut set = PortSet::default();
                     set.add_run(protocol, first, last);
                     return Ok(PortFilter::Set(set));
                 }
-                Some(_) => bail!("{} is not a range of ports", ticked(text)),
-                // A port name may contain a dash.
-                None => {}
+                // A port name may contain a dash, and has at least one letter.
+                _ if is_number(first) && is_number(last) => bail!(
+                    "{} is not a range of ports; write `{}/FIRST-LAST`, from 1 to 65535",
+                    ticked(text),
+                    word.to_ascii_lowercase()
+                ),
+                _ => {}
             }
         }
     }
@@ -380,7 +385,8 @@ mod tests {
         assert_eq!(words("udp/*"), "udp/*");
         assert_eq!(words("tcp/my-port"), "TCP my-port");
         assert_eq!(words("icmp"), "icmp");
-        for wrong in ["tcp/0", "tcp/9-1", "web", "ip/6"] {
+        assert_eq!(words("tcp/1-a"), "TCP 1-a");
+        for wrong in ["tcp/0", "tcp/9-1", "tcp/0-9", "tcp/1-70000", "web", "ip/6"] {
             assert!(port(wrong).is_err(), "{wrong}");
         }
     }

@@ -151,7 +151,11 @@ impl WatchedInputs {
             0 => None,
             1 => {
                 let bytes = read_bounded(std::io::stdin().lock(), MAX_SOURCE_BYTES);
-                Some(Arc::new(bytes.context("cannot read standard input")?))
+                let bytes = bytes.context("cannot read standard input")?;
+                if input.filename.iter().any(|it| it.as_os_str() == "-") {
+                    source::require_content(&bytes)?;
+                }
+                Some(Arc::new(bytes))
             }
             _ => bail!("only one argument can be `-`"),
         };
