@@ -2,7 +2,8 @@
 
 use crate::decode::Decode;
 use crate::input::{Input, Scalar, ValueShape};
-use crate::kind::{Kind, RecognizedKind, WrongKind, is_list_kind, recognize_kind};
+use crate::kind::{Kind, RecognizedKind, WrongKind, is_list_kind, may_be_policy, recognize_kind};
+use crate::lower::UnreadScope;
 use crate::manifest::{RENDER_HELP, SourcePart};
 use crate::object::{Object, ObjectSpec, object};
 use crate::problem::{Code, ProblemMark, Related, Span};
@@ -71,10 +72,12 @@ impl<'a> Reader<'a> {
             meta => meta,
         };
         let before = part.problems.mark();
+        let n_dropped = part.dropped.len();
         self.single(input, meta, list, part);
         if input.is_broken() {
             // The type in a broken document cannot be trusted.
             part.problems.discard_since(before);
+            part.dropped.truncate(n_dropped);
         }
     }
 
@@ -95,17 +98,21 @@ impl<'a> Reader<'a> {
             let message = format!("expected an object, found {found}");
             let help =
                 "write objects as documents separated by `---`, or as `items` of a `kind: List`";
-            part.problems
-                .push(self.problem(Code::NotAnObject, span, message, Some(help)));
+            let problem = self.problem(Code::NotAnObject, span, message, Some(help));
+            part.drop_for(problem, UnreadScope::Unknown);
             input.skip();
             return;
         };
         let meta = meta.or(list);
+        let from = part.problems.mark();
         match (&meta.api_version, &meta.kind) {
             (Found::Text(api_version, _), Found::Text(kind, kind_span))
                 if is_list_kind(api_version, kind) =>
             {
                 self.list_without_items(input, *kind_span, part);
+                if may_be_policy(api_version, kind) {
+                    part.drop_since(from, UnreadScope::Unknown);
+                }
             }
             (Found::Text(api_version, version_span), Found::Text(kind, kind_span)) => {
                 self.typed(
@@ -126,6 +133,9 @@ impl<'a> Reader<'a> {
                 self.missing_type(version, "apiVersion", Code::ApiVersionMissing, span, part);
                 self.missing_type(kind, "kind", Code::KindMissing, span, part);
                 input.skip();
+                if meta.may_be_policy() {
+                    part.drop_since(from, UnreadScope::Unknown);
+                }
             }
         }
     }
@@ -219,6 +229,9 @@ impl<'a> Reader<'a> {
             *part.invalid.entry(kind_name()).or_default() += 1;
             input.skip();
             self.duplicate_keys(input, part);
+            if may_be_policy(version.0, kind.0) {
+                part.drop_since(from, UnreadScope::Unknown);
+            }
         }
     }
 
@@ -285,12 +298,19 @@ impl<'a> Reader<'a> {
         if !valid {
             *part.invalid.entry(kind.name().to_owned()).or_default() += 1;
         }
-        if let Some(mut object) = object.filter(|_| is_kept) {
-            if is_misread {
-                object.spec = ObjectSpec::Unreadable;
+        match object.filter(|_| is_kept) {
+            Some(mut object) => {
+                if is_misread {
+                    object.spec = ObjectSpec::Unreadable;
+                }
+                object.valid = valid;
+                part.objects.push(object);
             }
-            object.valid = valid;
-            part.objects.push(object);
+            None if kind.is_policy() && kind.is_namespaced() => {
+                part.drop_since(from, UnreadScope::Unknown);
+            }
+            None if kind.is_policy() => part.drop_since(from, UnreadScope::Cluster),
+            None => {}
         }
     }
 

@@ -372,6 +372,23 @@ pub(crate) fn is_list_kind(api_version: &str, kind: &str) -> bool {
     }
 }
 
+/// Whether an object, or the items of a list, may be meant as policies that Palisade reads.
+pub(crate) fn may_be_policy(api_version: &str, kind: &str) -> bool {
+    let kind = match kind.strip_suffix("List") {
+        Some("") => return true,
+        Some(item) => item,
+        None => kind,
+    };
+    match recognize_kind(api_version, kind) {
+        RecognizedKind::Known(kind) => kind.is_policy(),
+        RecognizedKind::Skipped => false,
+        RecognizedKind::Wrong(_) => {
+            // A kind that no policy has, of a group whose kinds are all known, is no policy.
+            policies().any(|it| it.name() == kind) || group_of(kind).is_none()
+        }
+    }
+}
+
 /// Looks up the kind, or reports what is wrong with it.
 pub(crate) fn recognize_kind(api_version: &str, kind: &str) -> RecognizedKind {
     let mut kinds = Kind::ALL.into_iter();

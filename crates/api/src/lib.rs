@@ -54,7 +54,7 @@ pub use cluster_policy_2021::{AppliedTo, Namespaces2021, Peer2021, Policy2021, R
 pub use decode::{Readable, Text, Unreadable};
 pub use kind::{Kind, Role};
 pub use locate::{Layout, Located, Locator, PathStep, locate, path_text};
-pub use lower::{Lowered, key, lower, lower_one, lower_within};
+pub use lower::{Lowered, Unread, UnreadScope, key, lower, lower_one, lower_within, unread};
 pub use manifest::{Manifests, Options, read, read_served};
 pub use metadata::{Labels, Metadata};
 pub use network_policy::{NetworkPolicy, NetworkPolicyPeer, NetworkPolicyRule};

@@ -7,6 +7,7 @@
 mod endpoints;
 mod policies;
 mod services;
+mod unread;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -22,6 +23,8 @@ use crate::kind::Kind;
 use crate::metadata::Metadata;
 use crate::object::{Object, ObjectSpec};
 use crate::problem::{Code, Problem};
+
+pub use self::unread::{Unread, UnreadScope, unread};
 
 /// The result of lowering all objects.
 #[derive(Debug)]

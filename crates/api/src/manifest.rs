@@ -6,8 +6,9 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::kind::Kind;
+use crate::lower::{Unread, UnreadScope};
 use crate::object::Object;
-use crate::problem::{Code, Problem, Problems, Related, SourceId};
+use crate::problem::{Code, Problem, ProblemMark, Problems, Related, SourceId};
 use crate::reader::{ReadStrategy, Reader};
 use crate::source::{Source, documents};
 
@@ -32,6 +33,8 @@ pub struct Manifests<'a> {
     /// How many objects have errors, by kind: the invalid ones in `objects`, and those without a
     /// readable part.
     pub invalid: BTreeMap<String, usize>,
+    /// The documents and items of lists that became no object and may be policies.
+    pub dropped: Vec<Unread>,
 }
 
 /// Reads sources. Calls `progress` with the number of bytes read, from several threads.
@@ -78,6 +81,7 @@ fn gathered<'a>(parts: impl IntoIterator<Item = SourcePart<'a>>) -> Manifests<'a
     for part in parts {
         move_to(&mut manifests.objects, part.objects);
         manifests.problems.extend(part.problems.into_vec());
+        manifests.dropped.extend(part.dropped);
         for (key, count) in part.skipped {
             *manifests.skipped.entry(key).or_default() += count;
         }
@@ -149,6 +153,7 @@ pub(crate) struct SourcePart<'a> {
     pub(crate) problems: Problems,
     pub(crate) skipped: BTreeMap<(String, String), usize>,
     pub(crate) invalid: BTreeMap<String, usize>,
+    pub(crate) dropped: Vec<Unread>,
 }
 
 fn read_source<'a>(
@@ -160,7 +165,7 @@ fn read_source<'a>(
 ) -> Vec<SourcePart<'a>> {
     if let Some(problem) = source.problem(id) {
         let mut part = SourcePart::default();
-        part.problems.push(problem);
+        part.drop_for(problem, UnreadScope::Unknown);
         return vec![part];
     }
     let text = source.text();
@@ -233,11 +238,27 @@ fn move_to<T>(items: &mut Vec<T>, others: Vec<T>) {
 }
 
 impl<'a> SourcePart<'a> {
+    /// Reports a problem that keeps a document, which may be a policy, from becoming an object.
+    pub(crate) fn drop_for(&mut self, problem: Problem, scope: UnreadScope) {
+        let from = self.problems.mark();
+        self.problems.push(problem);
+        self.drop_since(from, scope);
+    }
+
+    /// Records a document that became no object and may be a policy. Its errors are those since a
+    /// mark; where too many were reported to keep them, it is not recorded.
+    pub(crate) fn drop_since(&mut self, from: ProblemMark, scope: UnreadScope) {
+        let problem = self.problems.since(from).find(|it| it.is_error());
+        let dropped = problem.map(|it| Unread::document(it.clone(), scope));
+        self.dropped.extend(dropped);
+    }
+
     pub(crate) fn append(&mut self, other: SourcePart<'a>) {
         move_to(&mut self.objects, other.objects);
         for problem in other.problems.into_vec() {
             self.problems.push(problem);
         }
+        self.dropped.extend(other.dropped);
         for (key, count) in other.skipped {
             *self.skipped.entry(key).or_default() += count;
         }

@@ -5,12 +5,13 @@ use std::ops::Range;
 use crate::input::json::{Json, JsonError, JsonErrorKind};
 use crate::input::{Input, MAX_DEPTH, ValueShape, block, yaml};
 use crate::kind::Kind;
+use crate::lower::UnreadScope;
 use crate::manifest::{Options, RENDER_HELP, SourcePart};
 use crate::parallel_list::PIECE_BYTES;
 use crate::problem::{Code, Problem, Related, SourceId, Span};
 use crate::source::{Source, documents, unprintable};
 use crate::syntax::template_after;
-use crate::type_meta::List;
+use crate::type_meta::{List, TypeMeta};
 
 /// Reads the documents of one source.
 pub(crate) struct Reader<'a> {
@@ -71,7 +72,7 @@ impl<'a> Reader<'a> {
     /// Reads one YAML document.
     pub(crate) fn yaml(&self, range: Range<usize>, part: &mut SourcePart<'a>) {
         if let Some(problem) = self.unreadable(&range) {
-            part.problems.push(problem);
+            part.drop_for(problem, UnreadScope::Unknown);
             return;
         }
         let document = self.text.get(range.clone()).unwrap_or_default();
@@ -83,8 +84,8 @@ impl<'a> Reader<'a> {
                 u32::from(c)
             );
             let help = "remove it, or write it as an escape in double quotes";
-            part.problems
-                .push(self.problem(Code::ControlCharacter, span, message, Some(help)));
+            let problem = self.problem(Code::ControlCharacter, span, message, Some(help));
+            part.drop_for(problem, UnreadScope::Unknown);
             return;
         }
         if self.json_document_in(&range, part) {
@@ -117,10 +118,11 @@ impl<'a> Reader<'a> {
         if let Some(at) = template {
             let span = Span::new(range.start + at, range.start + at + 2);
             let message = "this is an unrendered template";
-            part.problems
-                .push(self.problem(Code::HelmTemplate, span, message, Some(RENDER_HELP)));
+            let problem = self.problem(Code::HelmTemplate, span, message, Some(RENDER_HELP));
+            part.drop_for(problem, UnreadScope::Unknown);
             return;
         }
+        let from = part.problems.mark();
         for flaw in flaws {
             let mut problem =
                 self.problem(flaw.code, flaw.span, flaw.message, flaw.help.as_deref());
@@ -131,6 +133,10 @@ impl<'a> Reader<'a> {
                 label: "the first one is here",
             });
             part.problems.push(problem);
+        }
+        let has_type = tree.is_complete() && tree.cursor().shape() == ValueShape::Map;
+        if !has_type || TypeMeta::ahead(tree.cursor()).may_be_policy() {
+            part.drop_since(from, UnreadScope::Unknown);
         }
         // In a list, the items without flaws can still be read.
         if tree.is_complete() {
@@ -187,7 +193,7 @@ impl<'a> Reader<'a> {
                 let end = json.end();
                 self.separated(rest, end, &mut part);
                 match self.unreadable(&(at..end)) {
-                    Some(problem) => part.problems.push(problem),
+                    Some(problem) => part.drop_for(problem, UnreadScope::Unknown),
                     None => part.append(document),
                 }
                 at = end;
@@ -201,7 +207,7 @@ impl<'a> Reader<'a> {
             let problem = self.broken_json(&error, at..next);
             // The items of a list before the break were complete.
             part.append(document);
-            part.problems.push(problem);
+            part.drop_for(problem, UnreadScope::Unknown);
             at = next;
             recovering = true;
         }
@@ -213,12 +219,17 @@ impl<'a> Reader<'a> {
         let mut json = Json::new(self.text, 0);
         let list = List::of_one(json.clone(), api_version, kind.name());
         self.value(&mut json, Some(&list), &mut part);
-        let problem = match json.error() {
+        let from = part.problems.mark();
+        let broken = json.error().cloned();
+        let problem = match &broken {
             Some(error) => Some(self.broken_json(error, 0..self.text.len())),
             None => self.after_served(json.offset()),
         };
         if let Some(problem) = problem {
             part.problems.push(problem);
+        }
+        if broken.is_some() && kind.is_policy() {
+            part.drop_since(from, UnreadScope::Unknown);
         }
         part
     }

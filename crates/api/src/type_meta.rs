@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use crate::input::{Input, Scalar, ValueShape};
+use crate::kind::may_be_policy;
 use crate::problem::Span;
 
 /// A field of an object's type.
@@ -110,6 +111,15 @@ impl<'a> TypeMeta<'a> {
             input.skip();
         }
         meta
+    }
+
+    /// Whether the object, or the items of the list, may be meant as policies.
+    pub(crate) fn may_be_policy(&self) -> bool {
+        match (&self.api_version, &self.kind) {
+            (Found::Text(api_version, _), Found::Text(kind, _)) => may_be_policy(api_version, kind),
+            (_, Found::Text(kind, _)) => may_be_policy("", kind),
+            (_, Found::Nothing | Found::Other(..)) => true,
+        }
     }
 
     pub(crate) fn is_list(&self) -> bool {

@@ -10,13 +10,15 @@ use palisade_core::compile::compile;
 use palisade_core::model::Cluster;
 use palisade_core::program::Program;
 
+use crate::args::format::OutputFormat;
 use crate::args::{Cli, ClusterArgs};
 use crate::draw::{Drawing, clean};
 use crate::live::overlay::read_over;
 use crate::live::{Needs, RelevantKinds, Scope, check_unread};
 use crate::progress::Progress;
+use crate::report::unread::{self, UnreadObject};
 use crate::source::{Inputs, collect};
-use crate::view::Placed;
+use crate::view::{Placed, Placer};
 
 /// Opens and reads every input.
 pub(crate) fn inputs(
@@ -107,6 +109,37 @@ pub(crate) fn objects_counting<'a>(
         if errors == 1 { "" } else { "s" }
     );
     None
+}
+
+/// Returns the policies that the answer ignores, because they are unreadable.
+pub(crate) fn unread(inputs: &Inputs, manifests: &Manifests<'_>) -> Vec<UnreadObject> {
+    let mut placer = Placer::new(&inputs.sources);
+    let unread = palisade_api::unread(manifests).into_iter();
+    let unread = unread.map(|unread| {
+        let problem = &unread.problem;
+        let (file, (line, _), _) = placer.place(problem.source, problem.span.start);
+        UnreadObject {
+            file: file.to_owned(),
+            line,
+            unread,
+        }
+    });
+    unread.collect()
+}
+
+/// Prints a line for the unreadable policies: at the end of a text, and on standard error for
+/// formats that have no place for it.
+pub(crate) fn print_unread(
+    out: &mut dyn Write,
+    output: OutputFormat,
+    unread: &[UnreadObject],
+) -> anyhow::Result<()> {
+    match unread::line(unread) {
+        Some(line) if output.is_text() => writeln!(out, "note: {line}")?,
+        Some(line) if output.document().is_none() => anstream::eprintln!("palisade: {line}"),
+        Some(_) | None => {}
+    }
+    Ok(())
 }
 
 /// Lowers the objects to the model, and prints the problems of their combination.

@@ -5,6 +5,7 @@ pub mod explain;
 pub mod flow;
 pub(crate) mod lab;
 pub mod proposal;
+pub mod unread;
 
 use palisade_core::policy::Verdict;
 

@@ -10,6 +10,7 @@ pub(crate) mod json;
 pub(crate) mod lab;
 pub(crate) mod lint;
 mod proposal;
+pub(crate) mod unread;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,7 +19,7 @@ use palisade_api::{Lines, Manifests, Problem, Source, SourceId};
 use palisade_core::policy::Direction;
 use serde::Serialize;
 
-use crate::live::UnreadKind;
+pub(crate) use self::unread::{AnswerLimits, write_limited};
 
 /// The apiVersion of every document.
 pub const API_VERSION: &str = "palisade.dev/v1alpha1";
@@ -54,42 +55,6 @@ pub fn write_document<T: Serialize>(
         }
     }
     Ok(())
-}
-
-/// Writes one document, with the kinds that the cluster refused to list.
-pub(crate) fn write_limited<T: Serialize>(
-    out: &mut impl std::io::Write,
-    form: DocumentFormat,
-    document: &T,
-    missing: &[UnreadKind],
-) -> anyhow::Result<()> {
-    if missing.is_empty() {
-        return write_document(out, form, document);
-    }
-    let unread = missing.iter().map(|it| UnreadView {
-        resource: it.resource.name(),
-        reason: it.reason(),
-    });
-    let limited = LimitedView {
-        document,
-        unread: unread.collect(),
-    };
-    write_document(out, form, &limited)
-}
-
-/// A document whose answer lacks unread kinds.
-#[derive(Debug, Serialize)]
-struct LimitedView<'d, T> {
-    #[serde(flatten)]
-    document: &'d T,
-    unread: Vec<UnreadView>,
-}
-
-/// A kind that could not be read.
-#[derive(Debug, Serialize)]
-struct UnreadView {
-    resource: String,
-    reason: String,
 }
 
 /// A problem with its position in lines and columns.

@@ -11,12 +11,14 @@
 
 #[path = "silent/server.rs"]
 mod server;
+#[path = "silent/unread.rs"]
+mod unread;
 
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use server::Server;
 
@@ -93,6 +95,10 @@ pub(crate) fn run(cluster: &str, args: &[&str]) -> Ran {
     run_in(directory.path(), args, "")
 }
 
+pub(crate) fn document(ran: &Ran) -> Value {
+    serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {}{}", ran.out, ran.err))
+}
+
 #[track_caller]
 fn fails(ran: &Ran, expected: &str) {
     assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.err);
@@ -158,8 +164,11 @@ fn an_unknown_namespace_is_an_error_of_lint() {
 #[test]
 fn an_unknown_namespace_of_the_cluster_is_an_error() {
     let namespaces = json!([{"metadata": {"name": "shop"}}, {"metadata": {"name": "red"}}]);
-    let server = Server::start(&[("/api/v1/namespaces", json!({"kind": "NamespaceList", "apiVersion": "v1",
-        "metadata": {"resourceVersion": "1"}, "items": namespaces}))]);
+    let server = Server::start(&[(
+        "/api/v1/namespaces",
+        json!({"kind": "NamespaceList", "apiVersion": "v1",
+        "metadata": {"resourceVersion": "1"}, "items": namespaces}),
+    )]);
     let ran = server.palisade(&["check", "-n", "shp"]);
     fails(&ran, "namespace `shp` not found; did you mean `shop`?");
     let ran = server.palisade(&["check", "-n", "shop"]);

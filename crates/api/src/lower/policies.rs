@@ -86,6 +86,16 @@ fn listed_with(api: PolicyApi) -> PolicyApi {
     }
 }
 
+/// Whether a policy is in audit mode, by its annotation.
+pub(super) fn is_audited(object: &Object<'_>) -> bool {
+    let annotations = object.metadata.annotations.iter();
+    let mut enforcement = annotations.filter(|(key, _)| key == "palisade.dev/enforcement");
+    enforcement.any(|(_, value)| {
+        let value = value.as_ref().map(|text| &*text.value);
+        value == Ok("audit")
+    })
+}
+
 /// The common fields of every policy.
 struct PolicyFrame<'o, 'a> {
     object: &'o Object<'a>,
@@ -95,12 +105,6 @@ struct PolicyFrame<'o, 'a> {
 
 impl<'o> PolicyFrame<'o, '_> {
     fn policy(&self, generation: PolicyApi, place: PolicyRank) -> Policy<'o> {
-        let annotations = self.object.metadata.annotations.iter();
-        let mut enforcement = annotations.filter(|(key, _)| key == "palisade.dev/enforcement");
-        let audited = enforcement.any(|(_, value)| {
-            let value = value.as_ref().map(|text| &*text.value);
-            value == Ok("audit")
-        });
         let created = self.object.metadata.creation_timestamp.as_deref();
         Policy {
             api: generation,
@@ -111,7 +115,7 @@ impl<'o> PolicyFrame<'o, '_> {
             subject: None,
             ingress: Rules::default(),
             egress: Rules::default(),
-            audited,
+            audited: is_audited(self.object),
             created: created.and_then(digits),
             is_over_budget: false,
             origin: self.origin,

@@ -1,5 +1,6 @@
 //! `palisade affecting`: which policies select a pod, and which policies does a policy override?
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::IpAddr;
 
@@ -7,7 +8,7 @@ use anyhow::bail;
 use palisade_api::{Kind, Object};
 use palisade_core::analysis::affect::{OverrideFinder, policies_on, subjects};
 use palisade_core::compile::compile_policies;
-use palisade_core::model::{BackendTarget, Cluster, PodId, PolicyId, ServiceId};
+use palisade_core::model::{BackendTarget, Cluster, NamespaceId, PodId, PolicyId, ServiceId};
 use palisade_core::name_index::NameIndex;
 use palisade_core::policy::{Direction, PolicyApi};
 use palisade_core::program::{Owner, Program};
@@ -17,10 +18,12 @@ use palisade_core::text::{nearest, ticked};
 use crate::Outcome;
 use crate::args::format::OutputFormat;
 use crate::args::{AffectingArgs, Cli};
-use crate::live::{Scope, UnreadKind, named};
-use crate::report::affecting::{AffectingBuilder, PodReport};
+use crate::cluster::print_unread;
+use crate::live::{Scope, named};
+use crate::report::affecting::{AffectingBuilder, PodReport, PolicyReport};
+use crate::report::unread::UnreadObject;
 use crate::view::affecting::{AffectedByView, AffectingSetView, AffectingView};
-use crate::view::{json, write_limited};
+use crate::view::{AnswerLimits, json, write_limited};
 
 /// Runs the command for a pod, a workload or a policy.
 pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
@@ -46,7 +49,13 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     )? {
         AffectingTarget::Pods(endpoint, pods) => {
             let answers = on_pods(&builder, cluster, &program, &endpoint, &pods);
-            print_pods(args.output, &answers, wide, &inputs.missing)?;
+            let unread = crate::cluster::unread(&inputs, &manifests);
+            let unread = on_their_namespaces(unread, cluster, &pods);
+            let limits = AnswerLimits {
+                missing: &inputs.missing,
+                unread: &unread,
+            };
+            print_pods(args.output, &answers, wide, limits)?;
         }
         AffectingTarget::Policy(id) => {
             let policy = cluster.policies.get(id.0 as usize);
@@ -61,17 +70,12 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
             let Some(answer) = builder.policy(id, &effects) else {
                 return Ok(Outcome::Unanswered);
             };
-            let mut out = std::io::BufWriter::new(anstream::stdout());
-            if args.output.is_text() {
-                write!(out, "{}", answer.text(wide))?;
-            } else if let Some(form) = args.output.document() {
-                let view = AffectedByView::new(&answer);
-                write_limited(&mut out, form, &view, &inputs.missing)?;
-            } else {
-                json::write(&mut out, &AffectedByView::new(&answer))?;
-                writeln!(out)?;
-            }
-            out.flush()?;
+            let unread = crate::cluster::unread(&inputs, &manifests);
+            let limits = AnswerLimits {
+                missing: &inputs.missing,
+                unread: &unread,
+            };
+            print_policy(args.output, &answer, wide, limits)?;
         }
     }
     Ok(Outcome::Clean)
@@ -129,20 +133,60 @@ fn on_pods(
     answers
 }
 
+/// Keeps the unreadable policies that could select one of the pods.
+fn on_their_namespaces(
+    unread: Vec<UnreadObject>,
+    cluster: &Cluster<'_>,
+    pods: &[PodId],
+) -> Vec<UnreadObject> {
+    let pods = pods.iter().filter_map(|id| cluster.pods.get(id.0 as usize));
+    let pods = pods.filter(|pod| pod.is_selectable());
+    let namespaces: BTreeSet<NamespaceId> = pods.map(|pod| pod.namespace).collect();
+    let could_select = |it: &UnreadObject| {
+        let mut names = namespaces.iter().map(|id| cluster.namespace_name(*id));
+        names.any(|name| {
+            Direction::BOTH
+                .iter()
+                .any(|direction| it.unread.could_select(*direction, name))
+        })
+    };
+    unread.into_iter().filter(could_select).collect()
+}
+
+fn print_policy(
+    output: OutputFormat,
+    answer: &PolicyReport,
+    wide: bool,
+    limits: AnswerLimits<'_>,
+) -> anyhow::Result<()> {
+    let mut out = std::io::BufWriter::new(anstream::stdout());
+    if output.is_text() {
+        write!(out, "{}", answer.text(wide))?;
+    } else if let Some(form) = output.document() {
+        write_limited(&mut out, form, &AffectedByView::new(answer), limits)?;
+    } else {
+        json::write(&mut out, &AffectedByView::new(answer))?;
+        writeln!(out)?;
+    }
+    print_unread(&mut out, output, limits.unread)?;
+    out.flush()?;
+    Ok(())
+}
+
 fn print_pods(
     output: OutputFormat,
     answers: &[PodReport],
     wide: bool,
-    missing: &[UnreadKind],
+    limits: AnswerLimits<'_>,
 ) -> anyhow::Result<()> {
     let mut out = std::io::BufWriter::new(anstream::stdout());
     match (output.document(), answers) {
         (Some(form), [answer]) => {
-            write_limited(&mut out, form, &AffectingView::new(answer), missing)?;
+            write_limited(&mut out, form, &AffectingView::new(answer), limits)?;
         }
         (Some(form), _) => {
             let set = AffectingSetView::new(answers);
-            write_limited(&mut out, form, &set, missing)?;
+            write_limited(&mut out, form, &set, limits)?;
         }
         (None, _) if output.is_text() => {
             for (index, answer) in answers.iter().enumerate() {
@@ -159,6 +203,7 @@ fn print_pods(
             }
         }
     }
+    print_unread(&mut out, output, limits.unread)?;
     out.flush()?;
     Ok(())
 }

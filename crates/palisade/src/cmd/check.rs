@@ -12,7 +12,8 @@ use crate::live::overlay::read_over;
 use crate::live::{Needs, Scope};
 use crate::progress::Progress;
 use crate::source::{Inputs, collect};
-use crate::view::{CheckView, Placed, json, write_limited};
+use crate::view::unread::{UnreadView, write_with_unread};
+use crate::view::{CheckView, Placed, json};
 use crate::{Outcome, sarif};
 
 /// Reads the input, prints the problems, and returns whether any of them counts.
@@ -77,7 +78,10 @@ fn print(
         }
         OutputFormat::Document(form) => {
             let view = CheckView::new(manifests, &placed);
-            write_limited(&mut out, form, &view, &inputs.missing)?;
+            let kinds = inputs.missing.iter().map(UnreadView::kind);
+            let files = inputs.unreadable.iter().map(UnreadView::file);
+            let unread: Vec<UnreadView<'_>> = kinds.chain(files).collect();
+            write_with_unread(&mut out, form, &view, &unread)?;
         }
         OutputFormat::Jsonl => {
             for problem in &placed {

@@ -11,13 +11,14 @@ use crate::Outcome;
 use crate::args::Cli;
 use crate::args::connectivity::ConnectivityArgs;
 use crate::args::format::OutputFormat;
+use crate::cluster::print_unread;
 use crate::connectivity::engine::{ConnectivityQuery, refuse};
 use crate::connectivity::filter::{EndKinds, Filter, Finder, port, selector};
 use crate::connectivity::nothing::{require_labelled, require_port_names};
 use crate::connectivity::{NODE_LOCAL, dot, html, lines, svg, table};
-use crate::live::{RelevantKinds, Scope, UnreadKind};
+use crate::live::{RelevantKinds, Scope};
 use crate::view::connectivity::{BlockLineView, ConnectivityView, SummaryView};
-use crate::view::{json, write_limited};
+use crate::view::{AnswerLimits, json, write_limited};
 
 /// The most classes of endpoints in a matrix, and in a graph.
 const MOST_KINDS: usize = 5000;
@@ -75,14 +76,20 @@ pub(crate) fn run(args: &ConnectivityArgs, cli: &Cli) -> anyhow::Result<Outcome>
         governed_only,
         show_progress: !cli.quiet,
     };
+    let unread = crate::cluster::unread(&inputs, &manifests);
+    let limits = AnswerLimits {
+        missing: &inputs.missing,
+        unread: &unread,
+    };
     let mut out = std::io::BufWriter::with_capacity(1 << 16, stream(args.output));
     if args.summary {
-        summary(args.output, &query, &inputs.missing, &mut out)?;
+        summary(args.output, &query, limits, &mut out)?;
     } else if args.pairs {
-        pairs::print(args.output, &query, &mut out)?;
+        pairs::print(args.output, &query, limits, &mut out)?;
     } else {
-        print(args, cli, &query, &inputs.missing, &mut out)?;
+        print(args, cli, &query, limits, &mut out)?;
     }
+    print_unread(&mut out, args.output, limits.unread)?;
     out.flush()?;
     Ok(Outcome::Clean)
 }
@@ -119,13 +126,13 @@ fn stream(output: OutputFormat) -> Box<dyn Write> {
 fn summary(
     output: OutputFormat,
     query: &ConnectivityQuery<'_>,
-    missing: &[UnreadKind],
+    limits: AnswerLimits<'_>,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     let totals = query.totals();
     let view = SummaryView::new(&totals);
     if let Some(form) = output.document() {
-        write_limited(out, form, &view, missing)?;
+        write_limited(out, form, &view, limits)?;
     } else if output == OutputFormat::Jsonl {
         json::write(out, &view)?;
         writeln!(out)?;
@@ -140,7 +147,7 @@ fn print(
     args: &ConnectivityArgs,
     cli: &Cli,
     query: &ConnectivityQuery<'_>,
-    missing: &[UnreadKind],
+    limits: AnswerLimits<'_>,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     let max = args.max_blocks;
@@ -154,7 +161,7 @@ fn print(
         OutputFormat::Md => lines::md_blocks(out, &query.blocks(max)?, query.governed_only)?,
         OutputFormat::Document(form) => {
             let blocks = query.blocks(max)?;
-            write_limited(out, form, &ConnectivityView::new(&blocks), missing)?;
+            write_limited(out, form, &ConnectivityView::new(&blocks), limits)?;
         }
         OutputFormat::Jsonl => {
             let answer = query.blocks(max)?;

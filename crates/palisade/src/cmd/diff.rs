@@ -5,6 +5,7 @@ mod sides;
 use std::io::Write;
 
 use anyhow::bail;
+use palisade_api::Manifests;
 use palisade_core::analysis::connect::diff::{ChangeKind, Limits, Version, diff};
 use palisade_core::compile::compile;
 
@@ -13,14 +14,15 @@ use crate::Outcome;
 use crate::args::diff::DiffArgs;
 use crate::args::format::OutputFormat;
 use crate::args::{Cli, ClusterArgs};
-use crate::cluster::{learned, lowered_reporting_to, objects_counting};
+use crate::cluster::{learned, lowered_reporting_to, objects_counting, print_unread, unread};
 use crate::diff_report::table::{TableExtent, totals};
 use crate::diff_report::{DiffReport, lines, table};
 use crate::draw::clean;
-use crate::live::UnreadKind;
 use crate::progress::Progress;
+use crate::report::unread::UnreadObject;
+use crate::source::Inputs;
 use crate::view::diff::{BlockLineView, DiffView};
-use crate::view::{json, write_limited};
+use crate::view::{AnswerLimits, json, write_limited};
 
 /// Compares two clusters, prints the difference, and returns whether there is one.
 pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
@@ -48,6 +50,7 @@ pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let (Some(old), Some(new)) = (old, new) else {
         return Ok(Outcome::Unanswered);
     };
+    let unread = unread_of_both([(&old_inputs, &old), (&new_inputs, &new)]);
     let learned = learned(&reading)?;
     let lowered = |inputs, manifests| {
         let mut messages: Vec<u8> = Vec::new();
@@ -92,8 +95,29 @@ pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     } else {
         &old_inputs.missing
     };
-    print(args, cli, &report, missing)?;
+    let limits = AnswerLimits {
+        missing,
+        unread: &unread,
+    };
+    print(args, cli, &report, limits)?;
     Ok(outcome(args, cli, &report))
+}
+
+/// Returns the unreadable policies of both sides, each once.
+fn unread_of_both(sides: [(&Inputs, &Manifests<'_>); 2]) -> Vec<UnreadObject> {
+    let [old, new] = sides.map(|(inputs, manifests)| unread(inputs, manifests));
+    let mut both = old;
+    for it in new {
+        // With -f, both sides have the base.
+        let is_same = |its: &UnreadObject| {
+            let place = |it: &UnreadObject| (it.line, it.unread.problem.code);
+            its.file == it.file && place(its) == place(&it) && its.unread.object == it.unread.object
+        };
+        if !both.iter().any(is_same) {
+            both.push(it);
+        }
+    }
+    both
 }
 
 /// Prints the messages of both sides.
@@ -127,7 +151,7 @@ fn print(
     args: &DiffArgs,
     cli: &Cli,
     report: &DiffReport<'_>,
-    missing: &[UnreadKind],
+    limits: AnswerLimits<'_>,
 ) -> anyhow::Result<()> {
     let stream: Box<dyn Write> = if args.output.is_text() {
         Box::new(anstream::stdout())
@@ -139,7 +163,7 @@ fn print(
         OutputFormat::Table => people(&mut out, cli, report, TableExtent::SOME)?,
         OutputFormat::Wide => people(&mut out, cli, report, TableExtent::ALL)?,
         OutputFormat::Document(form) => {
-            write_limited(&mut out, form, &DiffView::new(report), missing)?;
+            write_limited(&mut out, form, &DiffView::new(report), limits)?;
         }
         OutputFormat::Jsonl => {
             for block in &report.difference.blocks {
@@ -155,6 +179,7 @@ fn print(
         | OutputFormat::Svg
         | OutputFormat::Html => return Err(args.output.unsupported()),
     }
+    print_unread(&mut out, args.output, limits.unread)?;
     out.flush()?;
     Ok(())
 }

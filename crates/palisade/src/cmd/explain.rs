@@ -25,7 +25,8 @@ use crate::report::explain::{Detail, DryRun, Explainer, Explanation, ports_text}
 use crate::report::flow::NamedFlow;
 use crate::source::Inputs;
 use crate::view::explanation::{ExplanationSetView, ExplanationView};
-use crate::view::{DocumentFormat, json, write_limited};
+use crate::view::unread::{UnreadView, write_with_unread};
+use crate::view::{DocumentFormat, json, write_document};
 
 /// Answers one flow query, or one on each line of a file.
 pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
@@ -56,6 +57,7 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         why_not,
         for_text: args.output.is_text(),
     };
+    let unread = crate::cluster::unread(&inputs, &manifests);
     let learned = crate::cluster::learned(&args.cluster)?;
     let known = EditInput {
         sources: &inputs.sources,
@@ -75,7 +77,8 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         roots: &input.filename,
     };
     let answerer = Answerer {
-        explainer: Explainer::new(&evaluator, &manifests.objects, &inputs.sources, detail),
+        explainer: Explainer::new(&evaluator, &manifests.objects, &inputs.sources, detail)
+            .with_unread(&unread),
         dry_runs: dry_runs.collect(),
         proposer: why_not.then_some(proposer),
         style: Style {
@@ -340,9 +343,12 @@ impl<'t> Printer<'t> {
                 self.set.push(*view);
                 Ok(())
             }
-            PrintedAnswer::Part(view) => {
+            PrintedAnswer::Part(mut view) => {
                 let form = self.style.document()?;
-                write_limited(&mut self.out, form, &view, &self.missing)
+                // The view has the key already.
+                let missing = self.missing.iter().map(UnreadView::kind);
+                view.unread.splice(0..0, missing);
+                write_document(&mut self.out, form, &view)
             }
             PrintedAnswer::Set(views) => self.print_set(views),
         }
@@ -351,7 +357,9 @@ impl<'t> Printer<'t> {
     fn print_set(&mut self, views: Vec<ExplanationView<'t>>) -> anyhow::Result<()> {
         let form = self.style.document()?;
         let set = ExplanationSetView::new(views);
-        write_limited(&mut self.out, form, &set, &self.missing)
+        let mut unread: Vec<_> = self.missing.iter().map(UnreadView::kind).collect();
+        unread.extend(set.unread());
+        write_with_unread(&mut self.out, form, &set, &unread)
     }
 
     fn finish(mut self) -> anyhow::Result<()> {

@@ -19,7 +19,7 @@ use crate::live::{RelevantKinds, UnreadKind};
 use crate::report::lab::{self, Round};
 use crate::source::{collected, files_named};
 use crate::view::lab::{LabReportView, ProbeView};
-use crate::view::{json, write_limited};
+use crate::view::{AnswerLimits, json, write_limited};
 
 /// Builds the cluster, enforces its policies, and compares predictions with packets.
 pub(crate) fn run(args: &LabArgs, cli: &Cli) -> anyhow::Result<Outcome> {
@@ -88,7 +88,11 @@ fn print(args: &LabArgs, cli: &Cli, round: &Round, missing: &[UnreadKind]) -> an
     match args.output.document() {
         Some(form) => {
             let report = LabReportView::new(round, None);
-            write_limited(&mut out, form, &report, missing)?;
+            let limits = AnswerLimits {
+                missing,
+                ..AnswerLimits::default()
+            };
+            write_limited(&mut out, form, &report, limits)?;
         }
         None => {
             for probe in &round.probes {

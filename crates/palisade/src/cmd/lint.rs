@@ -27,6 +27,7 @@ use crate::edit::input::EditInput;
 use crate::findings::{FindingLocator, LintCode, LocatedFinding, ids};
 use crate::live::{RelevantKinds, Scope, UnreadKind};
 use crate::progress::Progress;
+use crate::report::unread::UnreadObject;
 use crate::source::Inputs;
 
 /// The most bytes of input for which fixes are proven without `--fix`: a proof reads the input
@@ -42,6 +43,8 @@ struct Report {
     plan: Plan,
     /// The number of policies in the input.
     n_policies: usize,
+    /// The policies without an effect.
+    unread: Vec<UnreadObject>,
 }
 
 /// Reports the findings, and returns whether any of them counts.
@@ -175,6 +178,7 @@ fn report(
         findings,
         suppressed,
         n_policies: cluster.policies.len(),
+        unread: crate::cluster::unread(inputs, &manifests),
     }))
 }
 

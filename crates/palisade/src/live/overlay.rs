@@ -30,6 +30,7 @@ fn lay<'a>(mut above: Manifests<'a>, below: Manifests<'a>, n_files: usize) -> Ma
         mut problems,
         skipped,
         mut invalid,
+        mut dropped,
     } = below;
     let in_files: HashSet<(Kind, &str, &str)> = above
         .objects
@@ -70,7 +71,11 @@ fn lay<'a>(mut above: Manifests<'a>, below: Manifests<'a>, n_files: usize) -> Ma
             shift(&mut related.source);
         }
     }
+    for unread in &mut dropped {
+        shift(&mut unread.problem.source);
+    }
     above.objects.extend(objects);
+    above.dropped.extend(dropped);
     above.problems.extend(problems);
     for (key, count) in skipped {
         *above.skipped.entry(key).or_default() += count;

@@ -11,6 +11,7 @@ use palisade_core::policy::Direction;
 
 use super::flow::NamedFlow;
 use super::proposal::Proposals;
+use super::unread::UnreadAtFlow;
 
 pub use self::builder::{Detail, Explainer};
 pub use self::text::ports_text;
@@ -42,6 +43,8 @@ pub struct Explanation<'t> {
     pub n_backends: usize,
     /// The explanations of the parts, if they differ.
     pub answers: Vec<Explanation<'t>>,
+    /// The unreadable policies that could select an end.
+    pub unread: Vec<UnreadAtFlow<'t>>,
 }
 
 /// The verdict that an audited policy would have.
@@ -195,6 +198,7 @@ impl<'t> Explanation<'t> {
             notes: Vec::new(),
             n_backends: 0,
             answers: Vec::new(),
+            unread: Vec::new(),
         }
     }
 }

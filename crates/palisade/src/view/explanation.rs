@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::flow::FlowView;
 use super::proposal::{ProposalView, changes};
+use super::unread::UnreadView;
 use super::{API_VERSION, direction_name};
 use crate::report::explain::{
     DirectionReport, DryRun, Evaluation, Explanation, MissReport, RuleReport, StepReport,
@@ -45,6 +46,9 @@ pub struct ExplanationView<'t> {
     backends: Option<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     answers: Vec<ExplanationView<'t>>,
+    /// What the answer lacks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unread: Vec<UnreadView<'t>>,
 }
 
 impl<'t> From<Explanation<'t>> for ExplanationView<'t> {
@@ -62,6 +66,7 @@ impl<'t> From<Explanation<'t>> for ExplanationView<'t> {
             notes,
             n_backends,
             answers,
+            unread,
         } = explanation;
         ExplanationView {
             api_version: API_VERSION,
@@ -78,6 +83,7 @@ impl<'t> From<Explanation<'t>> for ExplanationView<'t> {
             notes: notes.into_iter().map(NoteView::new).collect(),
             backends: Some(n_backends).filter(|it| *it > 1),
             answers: answers.into_iter().map(ExplanationView::from).collect(),
+            unread: unread.iter().map(UnreadView::of_flow).collect(),
         }
     }
 }
@@ -126,6 +132,17 @@ pub struct ExplanationSetView<'t> {
 }
 
 impl<'t> ExplanationSetView<'t> {
+    /// Returns what the explanations lack, each once.
+    pub(crate) fn unread(&self) -> Vec<UnreadView<'t>> {
+        let mut unread = Vec::new();
+        for it in self.explanations.iter().flat_map(|it| &it.unread) {
+            if !unread.contains(it) {
+                unread.push(it.clone());
+            }
+        }
+        unread
+    }
+
     /// Returns the document of several explanations.
     pub fn new(explanations: Vec<ExplanationView<'t>>) -> ExplanationSetView<'t> {
         ExplanationSetView {

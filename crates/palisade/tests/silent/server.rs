@@ -64,6 +64,11 @@ impl Server {
         let args = [args, &["--kubeconfig", "config"]].concat();
         run_in(self.directory.path(), &args, "")
     }
+
+    /// Writes a file into the directory of the commands.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.directory.path().join(name), text).unwrap();
+    }
 }
 
 fn serve(stream: &TcpStream, documents: &[(String, Value)]) {

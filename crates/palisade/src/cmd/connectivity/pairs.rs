@@ -9,7 +9,7 @@ use crate::connectivity::lines::{csv_line, md_head, md_line, md_ports};
 use crate::connectivity::ports::Ports;
 use crate::draw::clean;
 use crate::view::connectivity::{PairView, pairs_head};
-use crate::view::{DocumentFormat, json};
+use crate::view::{AnswerLimits, DocumentFormat, json};
 
 /// The width of names: rows are printed before the longest name is known.
 const WIDTH: usize = 32;
@@ -47,6 +47,7 @@ impl PairFormat {
 pub(super) fn print(
     output: OutputFormat,
     query: &ConnectivityQuery<'_>,
+    limits: AnswerLimits<'_>,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     let format = PairFormat::of(output)?;
@@ -68,14 +69,16 @@ pub(super) fn print(
         Ok(())
     })?;
     match format {
-        PairFormat::Document(DocumentFormat::Json) if count == 0 => writeln!(out, "]\n}}")?,
-        PairFormat::Document(DocumentFormat::Json) => writeln!(out, "\n  ]\n}}")?,
-        PairFormat::Document(DocumentFormat::Yaml) if count == 0 => writeln!(out, " []")?,
-        PairFormat::Document(DocumentFormat::Yaml)
-        | PairFormat::Table(_)
-        | PairFormat::Csv
-        | PairFormat::Md
-        | PairFormat::Jsonl => {}
+        PairFormat::Document(DocumentFormat::Json) => {
+            write!(out, "{}", if count == 0 { "]" } else { "\n  ]" })?;
+            limits.write_end(out, DocumentFormat::Json)?;
+            writeln!(out, "\n}}")?;
+        }
+        PairFormat::Document(DocumentFormat::Yaml) => {
+            write!(out, "{}", if count == 0 { " []\n" } else { "" })?;
+            limits.write_end(out, DocumentFormat::Yaml)?;
+        }
+        PairFormat::Table(_) | PairFormat::Csv | PairFormat::Md | PairFormat::Jsonl => {}
     }
     Ok(())
 }

@@ -8,12 +8,13 @@ use super::Report;
 use crate::args::Cli;
 use crate::args::format::OutputFormat;
 use crate::args::lint::LintArgs;
+use crate::cluster::print_unread;
 use crate::draw::{Drawing, DrawnProblem, DrawnSpan, clean, counted};
 use crate::findings::LocatedFinding;
 use crate::sarif;
 use crate::source::Inputs;
 use crate::view::lint::{FindingView, FindingViews, LintView};
-use crate::view::{Placer, json, write_limited};
+use crate::view::{AnswerLimits, Placer, json, write_limited};
 
 pub(super) fn print<'r>(
     args: &LintArgs,
@@ -32,7 +33,11 @@ pub(super) fn print<'r>(
             let suppressed =
                 suppressed.map(|it| views.view(&it.finding, false, Some(&it.justification)));
             let view = LintView::new(findings, suppressed.collect());
-            write_limited(&mut out, form, &view, &inputs.missing)?;
+            let limits = AnswerLimits {
+                missing: &inputs.missing,
+                unread: &report.unread,
+            };
+            write_limited(&mut out, form, &view, limits)?;
         }
         OutputFormat::Jsonl => {
             for view in found(&mut views, report) {
@@ -52,6 +57,7 @@ pub(super) fn print<'r>(
         | OutputFormat::Svg
         | OutputFormat::Html => return Err(args.output.unsupported()),
     }
+    print_unread(&mut out, args.output, &report.unread)?;
     out.flush()?;
     Ok(())
 }

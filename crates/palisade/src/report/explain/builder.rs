@@ -22,6 +22,7 @@ use super::{
 };
 use crate::report::flow::NamedFlow;
 use crate::report::proposal::Proposals;
+use crate::report::unread::{UnreadAtFlow, UnreadObject};
 
 /// How much an explanation has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +53,7 @@ pub struct Explainer<'t> {
     objects: &'t [Object<'t>],
     sources: &'t [Source],
     detail: Detail,
+    unread: &'t [UnreadObject],
     lines: Vec<OnceLock<Lines<'t>>>,
 }
 
@@ -69,8 +71,14 @@ impl<'t> Explainer<'t> {
             objects,
             sources,
             detail,
+            unread: &[],
             lines: lines.collect(),
         }
+    }
+
+    /// Adds the unreadable policies, which explanations name where they could select an end.
+    pub fn with_unread(self, unread: &'t [UnreadObject]) -> Explainer<'t> {
+        Explainer { unread, ..self }
     }
 
     /// Returns the evaluator.
@@ -84,12 +92,15 @@ impl<'t> Explainer<'t> {
             why_not: false,
             ..self.detail
         };
-        Explainer::new(self.evaluator, self.objects, self.sources, detail)
+        let plainly = Explainer::new(self.evaluator, self.objects, self.sources, detail);
+        plainly.with_unread(self.unread)
     }
 
     /// Builds the explanation of an answer; `queried` is the flow of the query.
     pub fn explanation(&self, queried: NamedFlow, answer: &Answer) -> Explanation<'t> {
         let head = self.detail.for_text.then(|| self.head(&queried, answer));
+        let cluster = self.evaluator.cluster;
+        let unread = UnreadAtFlow::of_flows(self.unread, cluster, &queried, &answer.flows);
         let mut flow = NamedFlow {
             family: answer.family,
             ..queried
@@ -125,6 +136,7 @@ impl<'t> Explainer<'t> {
                 0
             },
             answers,
+            unread,
             ..self.report(flow, &answer.outcome, witness)
         }
     }
@@ -169,8 +181,15 @@ impl<'t> Explainer<'t> {
             let error = "the destination offers no port".to_owned();
             return Explanation::unanswered(queried, error);
         };
+        let mut answers = self.port_sets(&queried, answers);
+        // Once for all ports.
+        let unread = UnreadAtFlow::joined(answers.iter().flat_map(|it| &it.unread));
+        for answer in &mut answers {
+            answer.unread.clear();
+        }
         Explanation {
-            answers: self.port_sets(&queried, answers),
+            answers,
+            unread,
             ..self.report(queried, &outcome, None)
         }
     }
@@ -214,6 +233,7 @@ impl<'t> Explainer<'t> {
             notes: Vec::new(),
             n_backends: 0,
             answers: Vec::new(),
+            unread: Vec::new(),
         }
     }
 

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::draw::{clean, painted};
 use crate::report::flow::NamedFlow;
+use crate::report::unread::UnreadAtFlow;
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -30,6 +31,11 @@ const MOST_POSITIONS: usize = 3;
 impl Explanation<'_> {
     /// Formats the explanation.
     pub fn text(&self) -> String {
+        self.answer_text() + &unread_text(&self.unread)
+    }
+
+    /// Formats the explanation without the unreadable policies.
+    fn answer_text(&self) -> String {
         if let Some(error) = &self.error {
             let (from, to) = (clean(&self.flow.source), clean(&self.flow.destination));
             return format!("Unknown  {from} -> {to}\n  {}\n", clean(error));
@@ -129,10 +135,18 @@ pub fn ports_text(sets: &[Explanation<'_>]) -> String {
             Some(_) | None => "every port and protocol".to_owned(),
         };
         writeln!(text, "{}", painted(BOLD, &words)).unwrap_or_default();
-        text += &indented(&set.text(), "  ");
+        text += &indented(&set.answer_text(), "  ");
         text.push('\n');
     }
-    text
+    // Once for all ports.
+    let unread = UnreadAtFlow::joined(sets.iter().flat_map(|it| &it.unread));
+    text + &unread_text(&unread)
+}
+
+fn unread_text(unread: &[UnreadAtFlow<'_>]) -> String {
+    let notes = UnreadAtFlow::notes(unread).into_iter();
+    let notes = notes.map(|note| format!("  {} {note}\n", painted(BOLD, "note:")));
+    notes.collect()
 }
 
 fn verdict_style(verdict: FlowVerdict) -> Style {
