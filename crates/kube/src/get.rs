@@ -83,8 +83,17 @@ impl Server {
         resource: Resource,
         path: &str,
     ) -> Result<PageObjects<impl AsyncBufRead + use<>>, RequestFailure> {
+        self.page_objects(resource.kind.name(), path).await
+    }
+
+    /// Starts to read a page of a list of a kind.
+    pub(crate) async fn page_objects(
+        &self,
+        kind: &'static str,
+        path: &str,
+    ) -> Result<PageObjects<impl AsyncBufRead + use<>>, RequestFailure> {
         Ok(PageObjects {
-            resource,
+            kind,
             bytes: Box::pin(self.stream(path).await?),
             splitter: Splitter::new(ObjectLocation::Items),
             patience: self.patience(),
@@ -115,7 +124,7 @@ pub(crate) fn page_path(
 
 /// The objects of a page, as they arrive.
 pub(crate) struct PageObjects<B> {
-    resource: Resource,
+    kind: &'static str,
     bytes: Pin<Box<B>>,
     splitter: Splitter,
     /// The time limit of the next bytes.
@@ -150,7 +159,7 @@ impl<B: AsyncBufRead> PageObjects<B> {
     /// Ends the page. Returns its metadata.
     pub(crate) fn head(self) -> Result<Page, String> {
         let (rest, taken) = self.splitter.finish()?;
-        page_of(self.resource.kind.name(), &rest, taken)
+        page_of(self.kind, &rest, taken)
     }
 
     /// Reads all of it into a buffer.

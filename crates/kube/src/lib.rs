@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod backoff;
+pub mod count;
 pub mod event;
 pub mod get;
 pub mod item;

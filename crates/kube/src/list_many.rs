@@ -7,7 +7,7 @@ use crate::get::{ListError, encoded, unread};
 use crate::resource::Resource;
 
 /// The number of concurrent lists: enough to hide the latency of the server without loading it.
-const AT_ONCE: usize = 4;
+pub(crate) const AT_ONCE: usize = 4;
 
 /// A request for objects of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,8 +84,8 @@ async fn listed(server: &Server, wanted: &ListRequest) -> ListResult {
 /// A client for synchronous callers. It works only during calls, and leaves no thread behind.
 #[derive(Debug)]
 pub struct SyncClient {
-    server: Server,
-    runtime: tokio::runtime::Runtime,
+    pub(crate) server: Server,
+    pub(crate) runtime: tokio::runtime::Runtime,
 }
 
 impl SyncClient {

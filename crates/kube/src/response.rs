@@ -15,6 +15,8 @@ pub struct Page {
     pub version: String,
     /// The continue token of the next page, if there is one.
     pub more: Option<String>,
+    /// The number of objects on later pages, if the server counts them.
+    pub remaining: Option<usize>,
 }
 
 #[derive(Deserialize)]
@@ -32,6 +34,8 @@ struct ListMetadata {
     resource_version: Option<String>,
     #[serde(rename = "continue")]
     more: Option<String>,
+    // Of any type: a list is no worse for a strange count.
+    remaining_item_count: Option<serde_json::Value>,
 }
 
 /// Parses the rest of a page from which this many objects were split out. `Err`: it is no list, or
@@ -43,6 +47,7 @@ pub fn page(rest: &[u8], taken: usize) -> Result<Page, String> {
     if version.is_empty() {
         return Err("a list without a resourceVersion".to_owned());
     }
+    let remaining = list.metadata.remaining_item_count;
     let counted = list.items.map_or(0, |it| it.len());
     if counted != taken {
         return Err(format!(
@@ -52,6 +57,7 @@ pub fn page(rest: &[u8], taken: usize) -> Result<Page, String> {
     Ok(Page {
         version,
         more: list.metadata.more.filter(|it| !it.is_empty()),
+        remaining: remaining.and_then(|it| usize::try_from(it.as_u64()?).ok()),
     })
 }
 
@@ -274,22 +280,69 @@ struct Named {
 /// A group that every server has. A list of groups without it is rejected as incomplete.
 const EVERYWHERE: &str = "apps";
 
+/// Returns the resources of a group and version that can be listed: the kind and the plural of each.
+pub fn listable(text: &str, group_version: &str) -> Result<Vec<(String, String)>, String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Resources {
+        group_version: String,
+        resources: Vec<Resource>,
+    }
+    #[derive(Deserialize)]
+    struct Resource {
+        name: String,
+        kind: String,
+        #[serde(default)]
+        verbs: Vec<String>,
+    }
+    let all: Resources =
+        serde_json::from_str(text).map_err(|it| shortened("not a list of resources: ", &it))?;
+    if all.group_version != group_version {
+        return Err(format!("not the list of the resources of {group_version}"));
+    }
+    // A subresource, as `status`, has no list.
+    let listable = all.resources.into_iter().filter(|it| {
+        let can_list = it.verbs.iter().any(|verb| verb == "list");
+        can_list && !it.name.contains('/')
+    });
+    Ok(listable.map(|it| (it.kind, it.name)).collect())
+}
+
+/// Returns the groups of a server, each with its versions in order of preference, as `apps/v1`.
+pub fn group_versions(text: &str) -> Result<Vec<(String, Vec<String>)>, String> {
+    let groups = groups(text)?.into_iter();
+    let versions = |group: Group| {
+        let versions = group.versions.into_iter().map(|it| it.group_version);
+        (group.name, versions.collect())
+    };
+    Ok(groups.map(versions).collect())
+}
+
 /// Returns whether the groups of a server have one with this version.
 pub fn has_group(text: &str, group_version: &str) -> Result<bool, String> {
+    let groups = groups(text)?;
+    let mut versions = groups.iter().flat_map(|it| &it.versions);
+    Ok(versions.any(|it| it.group_version == group_version))
+}
+
+#[derive(Deserialize)]
+struct Group {
+    name: String,
+    versions: Vec<GroupVersion>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GroupVersion {
+    group_version: String,
+}
+
+/// Parses the list of all groups.
+fn groups(text: &str) -> Result<Vec<Group>, String> {
     #[derive(Deserialize)]
     struct Groups {
         kind: String,
         groups: Vec<Group>,
-    }
-    #[derive(Deserialize)]
-    struct Group {
-        name: String,
-        versions: Vec<Version>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Version {
-        group_version: String,
     }
     let all: Groups =
         serde_json::from_str(text).map_err(|it| shortened("not a list of groups: ", &it))?;
@@ -297,8 +350,7 @@ pub fn has_group(text: &str, group_version: &str) -> Result<bool, String> {
     if all.kind != "APIGroupList" || !is_whole {
         return Err("not the list of all groups".to_owned());
     }
-    let mut versions = all.groups.iter().flat_map(|it| &it.versions);
-    Ok(versions.any(|it| it.group_version == group_version))
+    Ok(all.groups)
 }
 
 #[cfg(test)]
@@ -313,6 +365,7 @@ mod tests {
         let expected = Page {
             version: "7".to_owned(),
             more: Some("abc".to_owned()),
+            remaining: Some(3),
         };
         assert_eq!(page(rest, 2), Ok(expected));
         // An object too few or too many invalidates the list.

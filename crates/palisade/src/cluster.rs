@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::Context;
-use palisade_api::{Lowered, Manifests, Options, Problem, Severity, lower_within};
+use palisade_api::{Lowered, Manifests, Options, OtherPolicies, Problem, Severity, lower_within};
 use palisade_core::compile::compile;
 use palisade_core::model::Cluster;
 use palisade_core::program::Program;
@@ -17,6 +17,7 @@ use crate::live::overlay::read_over;
 use crate::live::{Needs, RelevantKinds, Scope, check_unread};
 use crate::progress::Progress;
 use crate::report::unread::{self, UnreadObject};
+
 use crate::source::{Inputs, collect};
 use crate::view::{Placed, Placer};
 
@@ -125,6 +126,33 @@ pub(crate) fn unread(inputs: &Inputs, manifests: &Manifests<'_>) -> Vec<UnreadOb
         }
     });
     unread.collect()
+}
+
+/// Counts the policies of other vendors in the input, which no answer takes into account.
+pub(crate) fn other_policies(inputs: &Inputs, manifests: &Manifests<'_>) -> OtherPolicies {
+    let mut found = palisade_api::other_policies(manifests);
+    for (kind, count) in &inputs.other_policies {
+        *found.entry(*kind).or_default() += count;
+    }
+    found
+}
+
+/// Reports policies of other vendors.
+pub(crate) fn report_other_policies(cli: &Cli, found: &OtherPolicies, messages: &mut dyn Write) {
+    if let Some(line) = crate::report::other_policies::line(found).filter(|_| !cli.quiet) {
+        let _ = writeln!(messages, "palisade: {line}");
+    }
+}
+
+/// Counts the policies of other vendors in the input, and reports them.
+pub(crate) fn reported_other_policies(
+    cli: &Cli,
+    inputs: &Inputs,
+    manifests: &Manifests<'_>,
+) -> OtherPolicies {
+    let found = other_policies(inputs, manifests);
+    report_other_policies(cli, &found, &mut anstream::stderr());
+    found
 }
 
 /// Prints a line for the unreadable policies: at the end of a text, and on standard error for

@@ -5,9 +5,10 @@ mod print;
 mod unread;
 
 use anyhow::{anyhow, bail};
-use palisade_api::{Kind, Options, Source};
+use palisade_api::{Kind, Options, OtherPolicies, OtherPolicyKind, Source};
 use palisade_core::text::ticked;
 use palisade_kube::access::Error;
+use palisade_kube::count::count_many;
 use palisade_kube::get::ListError;
 use palisade_kube::list_many::{ListRequest, ListResult, ListScope, SyncClient, list_many};
 use palisade_kube::{Access, Resource};
@@ -41,6 +42,8 @@ pub(crate) struct LiveInput {
     pub(crate) sources: Vec<Source>,
     /// The kinds that could not be read.
     pub(crate) missing: Vec<UnreadKind>,
+    /// The policies of other vendors.
+    pub(crate) other_policies: OtherPolicies,
 }
 
 const POLICIES: [Kind; 6] = [
@@ -120,7 +123,27 @@ pub(crate) fn read(access: &Access, needs: &Needs<'_>) -> anyhow::Result<LiveInp
         };
         live.take(client.url(), wanted.resource, answer)?;
     }
+    if needs.scope != Scope::Policies {
+        live.other_policies = other_policies(&client);
+    }
     Ok(live)
+}
+
+/// Counts the policies of other vendors.
+fn other_policies(client: &SyncClient) -> OtherPolicies {
+    let kinds: Vec<OtherPolicyKind> = OtherPolicyKind::all().collect();
+    let counts = count_many(client, &kinds);
+    let served = kinds.into_iter().zip(counts);
+    let served: Vec<_> = served
+        .filter_map(|(kind, count)| Some((kind, count?)))
+        .collect();
+    // Calico serves its policies in two groups. The second one also has those of Kubernetes.
+    let is_stored = |group| served.iter().any(|(kind, _)| kind.group == group);
+    let is_twice = is_stored("crd.projectcalico.org");
+    let counted = served
+        .into_iter()
+        .filter(|(kind, count)| *count > 0 && !(is_twice && kind.group == "projectcalico.org"));
+    counted.collect()
 }
 
 /// Returns the error for a namespace that the cluster does not have.

@@ -4,6 +4,7 @@ pub mod affecting;
 pub mod explain;
 pub mod flow;
 pub(crate) mod lab;
+pub(crate) mod other_policies;
 pub mod proposal;
 pub mod unread;
 

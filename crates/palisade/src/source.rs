@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{anyhow, bail, ensure};
-use palisade_api::{MAX_SOURCE_BYTES, Source};
+use palisade_api::{MAX_SOURCE_BYTES, OtherPolicies, Source};
 use palisade_watch::list::{list, read_bounded, read_file};
 use palisade_watch::{Listing, Root};
 
@@ -25,6 +25,8 @@ pub(crate) struct Inputs {
     pub(crate) unreadable: Vec<(String, std::io::Error)>,
     /// The kinds that the cluster refused to list.
     pub(crate) missing: Vec<UnreadKind>,
+    /// The policies of other vendors in the cluster.
+    pub(crate) other_policies: OtherPolicies,
 }
 
 impl Inputs {
@@ -46,11 +48,16 @@ pub(crate) fn collected(
 ) -> anyhow::Result<Inputs> {
     let mut inputs = of_files(args)?;
     if args.is_live() {
-        let LiveInput { sources, missing } = live()?;
+        let LiveInput {
+            sources,
+            missing,
+            other_policies,
+        } = live()?;
         inputs.is_live = true;
         inputs.n_live = sources.len();
         inputs.sources.extend(sources);
         inputs.missing = missing;
+        inputs.other_policies = other_policies;
     } else if let Some(option) = args.live.typed() {
         bail!("{option} needs the live cluster; add --with-cluster");
     }

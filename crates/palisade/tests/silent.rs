@@ -9,6 +9,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "silent/other_policies.rs"]
+mod other_policies;
 #[path = "silent/server.rs"]
 mod server;
 #[path = "silent/unread.rs"]

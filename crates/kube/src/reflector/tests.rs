@@ -14,6 +14,7 @@ fn page(version: &str, more: Option<&str>) -> Response {
     let page = Page {
         version: version.to_owned(),
         more: more.map(str::to_owned),
+        remaining: None,
     };
     Response::Page(page)
 }

@@ -18,7 +18,7 @@ use palisade_core::text::{nearest, ticked};
 use crate::Outcome;
 use crate::args::format::OutputFormat;
 use crate::args::{AffectingArgs, Cli};
-use crate::cluster::print_unread;
+use crate::cluster::{print_unread, reported_other_policies};
 use crate::live::{Scope, named};
 use crate::report::affecting::{AffectingBuilder, PodReport, PolicyReport};
 use crate::report::unread::UnreadObject;
@@ -38,6 +38,7 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let lowered = crate::cluster::lowered(&args.cluster, cli, &inputs, &manifests)?;
     let cluster = &lowered.cluster;
     args.within.check(cluster)?;
+    let other_policies = reported_other_policies(cli, &inputs, &manifests);
     let builder = AffectingBuilder::new(cluster, &manifests.objects, &inputs.sources);
     let program = crate::cluster::compiled(cli, cluster);
     let wide = cli.verbose || args.output == OutputFormat::Wide;
@@ -54,6 +55,7 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
             let limits = AnswerLimits {
                 missing: &inputs.missing,
                 unread: &unread,
+                other_policies: &other_policies,
             };
             print_pods(args.output, &answers, wide, limits)?;
         }
@@ -74,6 +76,7 @@ pub(crate) fn run(args: &AffectingArgs, cli: &Cli) -> anyhow::Result<Outcome> {
             let limits = AnswerLimits {
                 missing: &inputs.missing,
                 unread: &unread,
+                other_policies: &other_policies,
             };
             print_policy(args.output, &answer, wide, limits)?;
         }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::bail;
-use palisade_api::{Manifests, Options, Problem, Severity};
+use palisade_api::{Manifests, Options, OtherPolicies, Problem, Severity};
 
 use crate::args::format::OutputFormat;
 use crate::args::{CheckArgs, Cli};
@@ -12,7 +12,7 @@ use crate::live::overlay::read_over;
 use crate::live::{Needs, Scope};
 use crate::progress::Progress;
 use crate::source::{Inputs, collect};
-use crate::view::unread::{UnreadView, write_with_unread};
+use crate::view::unread::{UnreadView, write_with};
 use crate::view::{CheckView, Placed, json};
 use crate::{Outcome, sarif};
 
@@ -81,7 +81,7 @@ fn print(
             let kinds = inputs.missing.iter().map(UnreadView::kind);
             let files = inputs.unreadable.iter().map(UnreadView::file);
             let unread: Vec<UnreadView<'_>> = kinds.chain(files).collect();
-            write_with_unread(&mut out, form, &view, &unread)?;
+            write_with(&mut out, form, &view, (&unread, &OtherPolicies::new()))?;
         }
         OutputFormat::Jsonl => {
             for problem in &placed {

@@ -21,6 +21,7 @@ pub(crate) fn run(args: &CompileArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Unanswered);
     };
     let lowered = crate::cluster::lowered(&args.cluster, cli, &inputs, &manifests)?;
+    crate::cluster::reported_other_policies(cli, &inputs, &manifests);
     let node = node(&lowered.cluster, args.node.as_deref())?;
     let program = crate::cluster::compiled(cli, &lowered.cluster);
     let text = match args.target {

@@ -11,7 +11,7 @@ use crate::Outcome;
 use crate::args::Cli;
 use crate::args::connectivity::ConnectivityArgs;
 use crate::args::format::OutputFormat;
-use crate::cluster::print_unread;
+use crate::cluster::{print_unread, reported_other_policies};
 use crate::connectivity::engine::{ConnectivityQuery, refuse};
 use crate::connectivity::filter::{EndKinds, Filter, Finder, port, selector};
 use crate::connectivity::nothing::{require_labelled, require_port_names};
@@ -80,6 +80,7 @@ pub(crate) fn run(args: &ConnectivityArgs, cli: &Cli) -> anyhow::Result<Outcome>
     let limits = AnswerLimits {
         missing: &inputs.missing,
         unread: &unread,
+        other_policies: &reported_other_policies(cli, &inputs, &manifests),
     };
     let mut out = std::io::BufWriter::with_capacity(1 << 16, stream(args.output));
     if args.summary {

@@ -5,7 +5,7 @@ mod sides;
 use std::io::Write;
 
 use anyhow::bail;
-use palisade_api::Manifests;
+use palisade_api::{Manifests, OtherPolicies};
 use palisade_core::analysis::connect::diff::{ChangeKind, Limits, Version, diff};
 use palisade_core::compile::compile;
 
@@ -14,7 +14,10 @@ use crate::Outcome;
 use crate::args::diff::DiffArgs;
 use crate::args::format::OutputFormat;
 use crate::args::{Cli, ClusterArgs};
-use crate::cluster::{learned, lowered_reporting_to, objects_counting, print_unread, unread};
+use crate::cluster::{
+    learned, lowered_reporting_to, objects_counting, other_policies, print_unread,
+    report_other_policies, unread,
+};
 use crate::diff_report::table::{TableExtent, totals};
 use crate::diff_report::{DiffReport, lines, table};
 use crate::draw::clean;
@@ -50,7 +53,9 @@ pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let (Some(old), Some(new)) = (old, new) else {
         return Ok(Outcome::Unanswered);
     };
-    let unread = unread_of_both([(&old_inputs, &old), (&new_inputs, &new)]);
+    let sides = [(&old_inputs, &old), (&new_inputs, &new)];
+    let unread = unread_of_both(sides);
+    let other_policies = other_policies_of_both(cli, sides);
     let learned = learned(&reading)?;
     let lowered = |inputs, manifests| {
         let mut messages: Vec<u8> = Vec::new();
@@ -98,6 +103,7 @@ pub(crate) fn run(args: &DiffArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let limits = AnswerLimits {
         missing,
         unread: &unread,
+        other_policies: &other_policies,
     };
     print(args, cli, &report, limits)?;
     Ok(outcome(args, cli, &report))
@@ -118,6 +124,17 @@ fn unread_of_both(sides: [(&Inputs, &Manifests<'_>); 2]) -> Vec<UnreadObject> {
         }
     }
     both
+}
+
+/// Returns the policies of other vendors, of the side that has more of a kind, and reports them.
+fn other_policies_of_both(cli: &Cli, sides: [(&Inputs, &Manifests<'_>); 2]) -> OtherPolicies {
+    let [mut most, new] = sides.map(|(inputs, manifests)| other_policies(inputs, manifests));
+    for (kind, count) in new {
+        let known = most.entry(kind).or_default();
+        *known = count.max(*known);
+    }
+    report_other_policies(cli, &most, &mut anstream::stderr());
+    most
 }
 
 /// Prints the messages of both sides.

@@ -5,7 +5,7 @@ mod fix;
 use std::io::Write;
 
 use anyhow::bail;
-use palisade_api::Options;
+use palisade_api::{Options, OtherPolicies};
 use palisade_core::answer::{FlowEvaluator, FlowVerdict, join};
 use palisade_core::compile::compile_policies;
 use palisade_core::model::{Cluster, PolicyId};
@@ -16,6 +16,7 @@ use rayon::prelude::*;
 use crate::Outcome;
 use crate::args::format::OutputFormat;
 use crate::args::{Cli, ExplainArgs};
+use crate::cluster::reported_other_policies;
 use crate::edit::input::EditInput;
 use crate::flows::{self, FlowLine, ParsedFlow};
 use crate::live::{Scope, UnreadKind, named};
@@ -25,8 +26,8 @@ use crate::report::explain::{Detail, DryRun, Explainer, Explanation, ports_text}
 use crate::report::flow::NamedFlow;
 use crate::source::Inputs;
 use crate::view::explanation::{ExplanationSetView, ExplanationView};
-use crate::view::unread::{UnreadView, write_with_unread};
-use crate::view::{DocumentFormat, json, write_document};
+use crate::view::unread::{UnreadView, write_with};
+use crate::view::{DocumentFormat, json};
 
 /// Answers one flow query, or one on each line of a file.
 pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
@@ -58,6 +59,7 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         for_text: args.output.is_text(),
     };
     let unread = crate::cluster::unread(&inputs, &manifests);
+    let other_policies = reported_other_policies(cli, &inputs, &manifests);
     let learned = crate::cluster::learned(&args.cluster)?;
     let known = EditInput {
         sources: &inputs.sources,
@@ -89,7 +91,7 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     if args.fix {
         return fix::run(&answerer, &proposer, lines, args.dry_run, cli);
     }
-    let worst = print_all(&answerer, lines, &inputs, cli)?;
+    let worst = print_all(&answerer, lines, (&inputs, other_policies), cli)?;
     if args.exit_zero && worst == Outcome::Findings {
         return Ok(Outcome::Clean);
     }
@@ -100,7 +102,7 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
 fn print_all(
     answerer: &Answerer<'_>,
     lines: Vec<FlowLine>,
-    inputs: &Inputs,
+    (inputs, other_policies): (&Inputs, OtherPolicies),
     cli: &Cli,
 ) -> anyhow::Result<Outcome> {
     let style = answerer.style;
@@ -109,6 +111,7 @@ fn print_all(
         out: std::io::BufWriter::with_capacity(1 << 16, stream(style.output)),
         set: Vec::new(),
         missing: inputs.missing.clone(),
+        other_policies,
     };
     let wanted = !cli.quiet && style.bulk;
     let progress = Progress::counting("answering", lines.len(), wanted);
@@ -279,6 +282,8 @@ struct Printer<'t> {
     set: Vec<ExplanationView<'t>>,
     /// The kinds that the cluster refused to list.
     missing: Vec<UnreadKind>,
+    /// The policies of other vendors.
+    other_policies: OtherPolicies,
 }
 
 /// Returns the output stream. Only text has colours; anstream would search all of a JSON document
@@ -348,7 +353,7 @@ impl<'t> Printer<'t> {
                 // The view has the key already.
                 let missing = self.missing.iter().map(UnreadView::kind);
                 view.unread.splice(0..0, missing);
-                write_document(&mut self.out, form, &view)
+                write_with(&mut self.out, form, &view, (&[], &self.other_policies))
             }
             PrintedAnswer::Set(views) => self.print_set(views),
         }
@@ -359,7 +364,7 @@ impl<'t> Printer<'t> {
         let set = ExplanationSetView::new(views);
         let mut unread: Vec<_> = self.missing.iter().map(UnreadView::kind).collect();
         unread.extend(set.unread());
-        write_with_unread(&mut self.out, form, &set, &unread)
+        write_with(&mut self.out, form, &set, (&unread, &self.other_policies))
     }
 
     fn finish(mut self) -> anyhow::Result<()> {

@@ -7,6 +7,7 @@ mod watch;
 
 use std::io::Write;
 
+use palisade_api::OtherPolicies;
 use palisade_core::query::DEFAULT_NAMESPACE;
 
 use self::inside::{LabProcess, enter};
@@ -90,7 +91,9 @@ fn print(args: &LabArgs, cli: &Cli, round: &Round, missing: &[UnreadKind]) -> an
             let report = LabReportView::new(round, None);
             let limits = AnswerLimits {
                 missing,
-                ..AnswerLimits::default()
+                unread: &[],
+                // The report has the key already.
+                other_policies: &OtherPolicies::new(),
             };
             write_limited(&mut out, form, &report, limits)?;
         }

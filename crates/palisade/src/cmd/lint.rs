@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::bail;
-use palisade_api::{Kind, Options, Problem, Severity, lower_within};
+use palisade_api::{Kind, Options, OtherPolicies, Problem, Severity, lower_within};
 use palisade_core::analysis::lint::lint;
 use palisade_core::model::Cluster;
 use palisade_core::text::{nearest, ticked};
@@ -22,6 +22,7 @@ use crate::args::Cli;
 use crate::args::format::OutputFormat;
 use crate::args::lint::LintArgs;
 use crate::args::live::require_namespaces;
+use crate::cluster::report_other_policies;
 use crate::draw::clean;
 use crate::edit::input::EditInput;
 use crate::findings::{FindingLocator, LintCode, LocatedFinding, ids};
@@ -45,6 +46,8 @@ struct Report {
     n_policies: usize,
     /// The policies without an effect.
     unread: Vec<UnreadObject>,
+    /// The policies of other vendors.
+    other_policies: OtherPolicies,
 }
 
 /// Reports the findings, and returns whether any of them counts.
@@ -84,6 +87,7 @@ pub(crate) fn run(args: &LintArgs, cli: &Cli) -> anyhow::Result<Outcome> {
     let Some(report) = report(args, cli, &inputs, &filter)? else {
         return Ok(Outcome::Unanswered);
     };
+    report_other_policies(cli, &report.other_policies, &mut anstream::stderr());
     print::print(args, cli, &inputs, &report)?;
     let least = args.fail_on.severity();
     let counts = |finding: &LocatedFinding| finding.severity() >= least;
@@ -179,6 +183,7 @@ fn report(
         suppressed,
         n_policies: cluster.policies.len(),
         unread: crate::cluster::unread(inputs, &manifests),
+        other_policies: crate::cluster::other_policies(inputs, &manifests),
     }))
 }
 

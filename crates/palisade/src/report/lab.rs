@@ -5,6 +5,7 @@ mod text;
 
 use std::time::Duration;
 
+use palisade_api::OtherPolicies;
 use palisade_core::answer::FlowVerdict;
 
 use super::flow::NamedFlow;
@@ -27,6 +28,8 @@ pub(crate) struct Round {
     pub(crate) probed: Duration,
     /// Whether the lab was built in this round.
     pub(crate) is_built: bool,
+    /// The policies of other vendors, which the lab does not have.
+    pub(crate) other_policies: OtherPolicies,
 }
 
 /// A flow, its predicted verdict, and its measured verdict.

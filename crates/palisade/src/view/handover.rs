@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use palisade_api::Source;
+use palisade_api::{OtherPolicyKind, Source};
 use palisade_kube::Resource;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,7 @@ use crate::live::{LiveInput, Scope, UnreadKind};
 pub(crate) struct HandoverView<'a> {
     sources: Vec<SourceView<'a>>,
     missing: Vec<MissingView<'a>>,
+    other_policies: Vec<OtherView<'a>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -29,6 +30,13 @@ struct MissingView<'a> {
     read: Cow<'a, [String]>,
 }
 
+#[derive(Debug, Serialize, Deserialize)]
+struct OtherView<'a> {
+    group: Cow<'a, str>,
+    kind: Cow<'a, str>,
+    count: usize,
+}
+
 impl<'a> HandoverView<'a> {
     pub(crate) fn new(live: &'a LiveInput) -> HandoverView<'a> {
         let sources = live.sources.iter().map(|it| SourceView {
@@ -41,9 +49,15 @@ impl<'a> HandoverView<'a> {
             words: it.words.as_str().into(),
             read: it.read.as_slice().into(),
         });
+        let other_policies = live.other_policies.iter().map(|(it, count)| OtherView {
+            group: it.group.into(),
+            kind: it.kind.into(),
+            count: *count,
+        });
         HandoverView {
             sources: sources.collect(),
             missing: missing.collect(),
+            other_policies: other_policies.collect(),
         }
     }
 
@@ -64,7 +78,13 @@ impl<'a> HandoverView<'a> {
                 read: it.read.into_owned(),
             })
         };
+        let other = |it: OtherView<'_>| {
+            let kind = OtherPolicyKind::of(&it.group, &it.kind)?;
+            Some((kind, it.count))
+        };
+        let other_policies = self.other_policies.into_iter().map(other);
         Some(LiveInput {
+            other_policies: other_policies.collect::<Option<_>>()?,
             sources: self.sources.into_iter().map(source).collect(),
             missing: self
                 .missing
@@ -92,11 +112,13 @@ mod tests {
                 words: "no \"right\"\n".to_owned(),
                 read: vec!["a".to_owned()],
             }],
+            other_policies: OtherPolicyKind::all().map(|it| (it, 7)).collect(),
         };
         let text = serde_json::to_string(&HandoverView::new(&live)).unwrap();
         let view: HandoverView<'_> = serde_json::from_str(&text).unwrap();
         let arrived = view.live().unwrap();
         assert_eq!(arrived.missing, live.missing);
+        assert_eq!(arrived.other_policies, live.other_policies);
         let all = |it: &LiveInput| {
             let each = it.sources.iter();
             let each = each.map(|it| (it.name().to_owned(), it.text().to_owned()));

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::API_VERSION;
 use super::flow::FlowView;
+use super::unread::OtherPolicyView;
 use crate::report::lab::{Probe, Round, RoundChange};
 
 /// The report of a lab.
@@ -17,6 +18,8 @@ pub(crate) struct LabReportView<'p> {
     /// The difference from the previous report.
     #[serde(skip_serializing_if = "Option::is_none")]
     change: Option<ChangeView<'p>>,
+    #[serde(rename = "notJudged", skip_serializing_if = "Vec::is_empty")]
+    other_policies: Vec<OtherPolicyView>,
 }
 
 impl<'p> LabReportView<'p> {
@@ -27,6 +30,7 @@ impl<'p> LabReportView<'p> {
             probes: round.probes.iter().map(ProbeView::new).collect(),
             differences: round.n_differences(),
             change: change.map(ChangeView::new),
+            other_policies: OtherPolicyView::all(&round.other_policies),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What an answer lacks: kinds that a cluster refused to list, unreadable files and policies.
 
+use palisade_api::OtherPolicies;
 use serde::Serialize;
 
 use super::{DocumentFormat, json, write_document};
@@ -7,12 +8,14 @@ use crate::live::UnreadKind;
 use crate::report::unread::{UnreadAtFlow, UnreadObject};
 
 /// What an answer lacks.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct AnswerLimits<'l> {
     /// The kinds that the cluster refused to list.
     pub(crate) missing: &'l [UnreadKind],
     /// The unreadable policies.
     pub(crate) unread: &'l [UnreadObject],
+    /// The policies of other vendors.
+    pub(crate) other_policies: &'l OtherPolicies,
 }
 
 impl AnswerLimits<'_> {
@@ -23,17 +26,12 @@ impl AnswerLimits<'_> {
         form: DocumentFormat,
     ) -> anyhow::Result<()> {
         let unread = self.views();
-        if unread.is_empty() {
-            return Ok(());
+        if !unread.is_empty() {
+            write_key(out, form, "unread", &unread)?;
         }
-        match form {
-            DocumentFormat::Json => write!(out, ",\n  \"unread\": ")?,
-            DocumentFormat::Yaml => write!(out, "unread: ")?,
-        }
-        // JSON is YAML, and stays on one line.
-        json::write(out, &unread)?;
-        if form == DocumentFormat::Yaml {
-            writeln!(out)?;
+        let others = OtherPolicyView::all(self.other_policies);
+        if !others.is_empty() {
+            write_key(out, form, OTHER_POLICIES, &others)?;
         }
         Ok(())
     }
@@ -44,6 +42,25 @@ impl AnswerLimits<'_> {
         let objects = self.unread.iter().map(UnreadView::object);
         kinds.chain(objects).collect()
     }
+}
+
+/// Writes a key to the end of a document.
+fn write_key<T: Serialize + ?Sized>(
+    out: &mut impl std::io::Write,
+    form: DocumentFormat,
+    key: &str,
+    value: &T,
+) -> anyhow::Result<()> {
+    match form {
+        DocumentFormat::Json => write!(out, ",\n  \"{key}\": ")?,
+        DocumentFormat::Yaml => write!(out, "{key}: ")?,
+    }
+    // JSON is YAML, and stays on one line.
+    json::write(out, value)?;
+    if form == DocumentFormat::Yaml {
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 /// Something that could not be read.
@@ -96,6 +113,28 @@ impl<'l> UnreadView<'l> {
     }
 }
 
+/// The key of the policies of other vendors.
+const OTHER_POLICIES: &str = "notJudged";
+
+/// The policies of one kind of another vendor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct OtherPolicyView {
+    kind: &'static str,
+    group: &'static str,
+    count: usize,
+}
+
+impl OtherPolicyView {
+    pub(crate) fn all(found: &OtherPolicies) -> Vec<OtherPolicyView> {
+        let views = found.iter().map(|(it, count)| OtherPolicyView {
+            kind: it.kind,
+            group: it.group,
+            count: *count,
+        });
+        views.collect()
+    }
+}
+
 /// A document, with what its answer lacks.
 #[derive(Debug, Serialize)]
 struct LimitedView<'d, T> {
@@ -103,6 +142,8 @@ struct LimitedView<'d, T> {
     document: &'d T,
     #[serde(skip_serializing_if = "<[UnreadView<'_>]>::is_empty")]
     unread: &'d [UnreadView<'d>],
+    #[serde(rename = "notJudged", skip_serializing_if = "Vec::is_empty")]
+    other_policies: Vec<OtherPolicyView>,
 }
 
 /// Writes one document, with what its answer lacks.
@@ -112,19 +153,24 @@ pub(crate) fn write_limited<T: Serialize>(
     document: &T,
     limits: AnswerLimits<'_>,
 ) -> anyhow::Result<()> {
-    write_with_unread(out, form, document, &limits.views())
+    let unread = limits.views();
+    write_with(out, form, document, (&unread, limits.other_policies))
 }
 
-/// Writes one document, with these entries of `unread`.
-pub(crate) fn write_with_unread<T: Serialize>(
+/// Writes one document, with these entries of `unread` and these policies of other vendors.
+pub(crate) fn write_with<T: Serialize>(
     out: &mut impl std::io::Write,
     form: DocumentFormat,
     document: &T,
-    unread: &[UnreadView<'_>],
+    (unread, other_policies): (&[UnreadView<'_>], &OtherPolicies),
 ) -> anyhow::Result<()> {
-    if unread.is_empty() {
-        // Without the flattening, the order of keys is the one of the type.
+    if unread.is_empty() && other_policies.is_empty() {
         return write_document(out, form, document);
     }
-    write_document(out, form, &LimitedView { document, unread })
+    let limited = LimitedView {
+        document,
+        unread,
+        other_policies: OtherPolicyView::all(other_policies),
+    };
+    write_document(out, form, &limited)
 }

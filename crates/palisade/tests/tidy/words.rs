@@ -56,6 +56,12 @@ const ALLOWED: &[(&str, &str, &str)] = &[
         "the same value",
     ),
     ("crates", "passedOver", "a key of JSON"),
+    ("", "notJudged", "a key of JSON"),
+    (
+        "",
+        "kinds that are not judged",
+        "the message with that key, which scripts search for",
+    ),
     (
         "crates/agent/src/metrics.rs",
         "\"asked\"",

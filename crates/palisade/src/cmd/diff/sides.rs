@@ -134,5 +134,6 @@ pub(super) fn both(sides: &[DiffInput], args: &DiffArgs, cli: &Cli) -> anyhow::R
     new.is_live = old.is_live;
     new.sources.extend(old.sources.iter().cloned());
     new.missing.clone_from(&old.missing);
+    new.other_policies.clone_from(&old.other_policies);
     Ok([old, new])
 }

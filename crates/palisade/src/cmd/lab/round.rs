@@ -16,6 +16,7 @@ use palisade_lab::trial::Trial;
 use palisade_nft::node::{Generation, MarkBits};
 
 use crate::args::{Cli, LabArgs};
+use crate::cluster::{other_policies, report_other_policies};
 use crate::draw::clean;
 use crate::flows::{FlowLine, ParsedFlow};
 use crate::progress::Progress;
@@ -72,6 +73,8 @@ pub(super) fn go(
     };
     let lowered =
         crate::cluster::lowered_reporting_to(cluster, learned, cli, &inputs, &manifests, messages);
+    let other_policies = other_policies(&inputs, &manifests);
+    report_other_policies(cli, &other_policies, messages);
     let outside = match &flows {
         Some(lines) => questions::named(queries(lines)),
         None => questions::outside(&lowered.cluster),
@@ -126,6 +129,7 @@ pub(super) fn go(
         built,
         probed: started.elapsed().saturating_sub(built),
         is_built,
+        other_policies,
     }))
 }
 

@@ -36,6 +36,7 @@ pub(super) fn print<'r>(
             let limits = AnswerLimits {
                 missing: &inputs.missing,
                 unread: &report.unread,
+                other_policies: &report.other_policies,
             };
             write_limited(&mut out, form, &view, limits)?;
         }
