@@ -1,60 +1,65 @@
-//! Counts the policies of other vendors that a server has.
-
-use std::collections::HashMap;
+//! Counts objects of kinds that are found by discovery, without reading them.
 
 use futures_util::stream::{self, StreamExt as _};
-use palisade_api::OtherPolicyKind;
 
 use crate::access::Server;
 use crate::get::{PAGE, encoded};
 use crate::list_many::{AT_ONCE, SyncClient};
 use crate::response::{group_versions, listable};
 
+/// A kind of an API group, in any version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountRequest {
+    /// The API group.
+    pub group: &'static str,
+    /// The kind.
+    pub kind: &'static str,
+}
+
 /// Counts the objects of each kind; `None`: the server does not have the kind, or refuses to list
 /// it.
-// An answer does not depend on these objects. A server that refuses even discovery is no reason to
-// fail, and says no more than one that has none of the kinds.
-pub fn count_many(client: &SyncClient, wanted: &[OtherPolicyKind]) -> Vec<Option<usize>> {
+// A server that refuses even discovery is no reason to fail: it says no more about these kinds than
+// one that has none of them.
+pub fn count_many(client: &SyncClient, wanted: &[CountRequest]) -> Vec<Option<usize>> {
     client.runtime.block_on(async {
-        let paths = paths(&client.server, wanted).await.unwrap_or_default();
-        let counts = wanted.iter().map(|kind| {
-            let path = paths.get(kind);
-            async move { count(&client.server, kind.kind, path?).await }
+        let paths = paths(&client.server, wanted).await;
+        let counts = wanted.iter().zip(paths).map(|(it, path)| async move {
+            let path = path?;
+            count(&client.server, it.kind, &path).await
         });
         stream::iter(counts).buffered(AT_ONCE).collect().await
     })
 }
 
-/// Returns the path of each kind that discovery has.
-async fn paths(
-    server: &Server,
-    wanted: &[OtherPolicyKind],
-) -> Option<HashMap<OtherPolicyKind, String>> {
-    let groups = server.get("/apis").await.ok()?;
-    let mut paths = HashMap::new();
-    for (group, versions) in group_versions(&groups).ok()? {
-        let kinds = wanted.iter().filter(|it| it.group == group);
-        let mut missing: Vec<OtherPolicyKind> = kinds.copied().collect();
+/// Returns the path of each kind; `None`: discovery does not have it.
+async fn paths(server: &Server, wanted: &[CountRequest]) -> Vec<Option<String>> {
+    let mut paths = vec![None; wanted.len()];
+    let groups = server.get("/apis").await;
+    let groups = groups.ok().and_then(|text| group_versions(&text).ok());
+    for (group, versions) in groups.unwrap_or_default() {
+        let of_group = wanted.iter().zip(&mut paths);
+        let mut missing: Vec<(&str, &mut Option<String>)> = of_group
+            .filter(|(it, _)| it.group == group)
+            .map(|(it, path)| (it.kind, path))
+            .collect();
         // Kinds of one group may be in different versions; the preferred version comes first.
         for version in versions {
             if missing.is_empty() {
                 break;
             }
-            let path = format!("/apis/{version}");
-            let Ok(resources) = server.get(&path).await else {
+            let at = format!("/apis/{version}");
+            let Ok(resources) = server.get(&at).await else {
                 continue;
             };
             let resources = listable(&resources, &version).unwrap_or_default();
-            missing.retain(|wanted| {
-                let plural = resources.iter().find(|(kind, _)| kind == wanted.kind);
-                if let Some((_, plural)) = plural {
-                    paths.insert(*wanted, format!("{path}/{plural}"));
-                }
-                plural.is_none()
+            missing.retain_mut(|(wanted, path)| {
+                let found = resources.iter().find(|(kind, _)| kind == wanted);
+                **path = found.map(|(_, plural)| format!("{at}/{plural}"));
+                path.is_none()
             });
         }
     }
-    Some(paths)
+    paths
 }
 
 /// Counts the objects at a path.

@@ -376,6 +376,10 @@ mod tests {
             0,
         );
         assert_eq!(last.map(|it| it.more), Ok(None));
+        // A strange count makes a list no worse.
+        let strange =
+            br#"{"metadata":{"resourceVersion":"7","remainingItemCount":"x"},"items":[]}"#;
+        assert_eq!(page(strange, 0).map(|it| it.remaining), Ok(None));
         assert!(page(br#"{"metadata":{},"items":[]}"#, 0).is_err());
         assert!(page(br#"{"metadata":{"resourceVersion":"7"},"items":[{}]}"#, 1).is_err());
         assert!(

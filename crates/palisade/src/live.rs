@@ -8,7 +8,7 @@ use anyhow::{anyhow, bail};
 use palisade_api::{Kind, Options, OtherPolicies, OtherPolicyKind, Source};
 use palisade_core::text::ticked;
 use palisade_kube::access::Error;
-use palisade_kube::count::count_many;
+use palisade_kube::count::{CountRequest, count_many};
 use palisade_kube::get::ListError;
 use palisade_kube::list_many::{ListRequest, ListResult, ListScope, SyncClient, list_many};
 use palisade_kube::{Access, Resource};
@@ -132,7 +132,11 @@ pub(crate) fn read(access: &Access, needs: &Needs<'_>) -> anyhow::Result<LiveInp
 /// Counts the policies of other vendors.
 fn other_policies(client: &SyncClient) -> OtherPolicies {
     let kinds: Vec<OtherPolicyKind> = OtherPolicyKind::all().collect();
-    let counts = count_many(client, &kinds);
+    let wanted = kinds.iter().map(|it| CountRequest {
+        group: it.group,
+        kind: it.kind,
+    });
+    let counts = count_many(client, &wanted.collect::<Vec<CountRequest>>());
     let served = kinds.into_iter().zip(counts);
     let served: Vec<_> = served
         .filter_map(|(kind, count)| Some((kind, count?)))

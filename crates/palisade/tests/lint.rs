@@ -281,7 +281,9 @@ fn the_exit_code_says_what_counts() {
         0
     );
     assert_eq!(code(&["--fail-on", "info", "-n", "shop"], TWO), 1);
-    assert_eq!(code(&["--fail-on", "info", "-n", "other"], TWO), 0);
+    assert_eq!(code(&["--fail-on", "info", "-n", "other"], TWO), 2);
+    let other = format!("{TWO}---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: other}}\n");
+    assert_eq!(code(&["--fail-on", "info", "-n", "other"], &other), 0);
     let loud = TWO.replace("palisade.dev/lint-ignore", "palisade.dev/audit");
     assert_eq!(code(&[], &loud), 1);
     assert_eq!(code(&["--fail-on", "error"], &loud), 0);

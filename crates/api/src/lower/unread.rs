@@ -133,8 +133,8 @@ fn of_object(
     })
 }
 
-/// Returns whether a policy decides about ingress and egress; `None`: its subject is readable, or it
-/// decides nothing.
+/// Returns whether a policy decides about ingress and egress; `None`: its subject is readable, or
+/// it decides nothing.
 fn directions(spec: &ObjectSpec<'_>) -> Option<[bool; 2]> {
     let decides = match spec {
         ObjectSpec::NetworkPolicy(policy) if policy.pod_selector.is_err() => [

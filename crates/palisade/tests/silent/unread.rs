@@ -105,7 +105,7 @@ fn unreadable_policies_and_documents_are_beside_the_verdict() {
         (SYNTAX, "a document has no effect: "),
         (
             VERSION,
-            "a document has no effect: `networking.k8s.io/v3` has no kind `NetworkPolicy` ",
+            "a document has no effect: API version `networking.k8s.io/v3` has no kind `NetworkPolicy` ",
         ),
     ] {
         let found = notes(documents, ELSEWHERE);
