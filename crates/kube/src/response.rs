@@ -280,7 +280,8 @@ struct Named {
 /// A group that every server has. A list of groups without it is rejected as incomplete.
 const EVERYWHERE: &str = "apps";
 
-/// Returns the resources of a group and version that can be listed: the kind and the plural of each.
+/// Returns the resources of a group and version that can be listed: the kind and the plural of
+/// each.
 pub fn listable(text: &str, group_version: &str) -> Result<Vec<(String, String)>, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

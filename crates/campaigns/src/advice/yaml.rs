@@ -1,4 +1,5 @@
-//! Reads YAML as JSON values, by the parser's events alone: another reading than that of the engine.
+//! Reads YAML as JSON values, by the parser's events alone: another reading than that of the
+//! engine.
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Value};

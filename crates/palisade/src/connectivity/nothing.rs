@@ -1,5 +1,5 @@
-//! Rejects a `--port` name that no destination has, and a `-l` that selects no pod: the empty answer
-//! would look like a closed cluster.
+//! Rejects a `--port` name that no destination has, and a `-l` that selects no pod: the empty
+//! answer would look like a closed cluster.
 
 use std::collections::BTreeSet;
 
