@@ -64,6 +64,7 @@ pub fn compare(seed: u64, n_queries: usize) -> Compared {
         known: &known,
         program: &program,
         roots: &[],
+        most_bytes: usize::MAX,
     };
     let before = objects(&sources);
     let trial = Trial {

@@ -31,8 +31,8 @@ use crate::report::proposal::{
     Actor, EditTarget, Proposal, Proposals, ProposedEdit, Reach, ReachBlock,
 };
 
-/// The most bytes of input that are read again for every plan. For a larger input fewer are proven.
-const MOST_BYTES: usize = 64 << 20;
+/// The most bytes of input for which plans are proven without a request: a proof reads it again.
+pub const MOST_BYTES: usize = 64 << 20;
 
 /// The most plans that are proven for a larger input.
 const MOST_OF_LARGE: usize = 2;
@@ -94,6 +94,7 @@ pub struct ProvenProposals {
     /// The proposals, best first.
     pub list: Vec<Proven>,
     must_act: Option<String>,
+    is_omitted: bool,
 }
 
 impl ProvenProposals {
@@ -102,6 +103,7 @@ impl ProvenProposals {
         Proposals {
             list: self.list.iter().map(|it| it.proposal.clone()).collect(),
             must_act: self.must_act.clone(),
+            is_omitted: self.is_omitted,
         }
     }
 }
@@ -115,6 +117,8 @@ pub struct Proposer<'k> {
     pub program: &'k Program,
     /// The paths that the user named.
     pub roots: &'k [PathBuf],
+    /// The most bytes of input for which plans are proven.
+    pub most_bytes: usize,
 }
 
 impl Proposer<'_> {
@@ -129,6 +133,12 @@ impl Proposer<'_> {
         };
         let mut plans = plans(self.known.cluster, self.program, answer);
         let n_bytes: usize = self.known.sources.iter().map(|it| it.text().len()).sum();
+        if n_bytes > self.most_bytes {
+            return ProvenProposals {
+                is_omitted: !plans.is_empty(),
+                ..ProvenProposals::default()
+            };
+        }
         if n_bytes > MOST_BYTES {
             plans.truncate(MOST_OF_LARGE);
         }
@@ -146,6 +156,7 @@ impl Proposer<'_> {
         ProvenProposals {
             must_act: (!for_developers).then(|| self.must_act(answer)).flatten(),
             list,
+            is_omitted: false,
         }
     }
 
@@ -240,5 +251,65 @@ fn reach(report: &DiffReport<'_>, kind: ChangeKind, n_pairs: u64) -> Reach {
     Reach {
         n_pairs,
         blocks: blocks.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use palisade_api::{Options, read};
+    use palisade_core::budget::Budget;
+
+    use super::*;
+
+    const CLUSTER: &str = "apiVersion: v1
+kind: Pod
+metadata: {name: a, namespace: x}
+status: {podIPs: [{ip: 10.0.0.1}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: a, namespace: x}
+spec: {}
+";
+
+    fn report(most_bytes: usize) -> Proposals {
+        let sources = [Source::new("a.yaml", CLUSTER.as_bytes().to_vec())];
+        let options = Options::default();
+        let manifests = read(&sources, options, &|_| {});
+        let lowered = lower_within(&manifests.objects, Vec::new(), Budget::default());
+        let program = compile(&lowered.cluster);
+        let known = EditInput {
+            sources: &sources,
+            n_files: 1,
+            options,
+            learned: &[],
+            budget: Budget::default(),
+            objects: &manifests.objects,
+            problems: manifests.problems.iter().chain(&lowered.problems).collect(),
+            cluster: &lowered.cluster,
+        };
+        let proposer = Proposer {
+            known: &known,
+            program: &program,
+            roots: &[],
+            most_bytes,
+        };
+        let query = FlowQuery::parse("203.0.113.7 x/a tcp/80").unwrap();
+        let evaluator = FlowEvaluator::new(&lowered.cluster, &program);
+        let answer = evaluator.answer(&query).unwrap();
+        proposer.proposals(&query, &answer).report()
+    }
+
+    #[test]
+    fn a_large_input_is_not_read_again_without_a_request() {
+        let small = report(MOST_BYTES);
+        assert!(!small.list.is_empty() && !small.is_omitted);
+        let large = report(CLUSTER.len() - 1);
+        assert!(large.list.is_empty() && large.is_omitted);
+        assert!(
+            large.text(false).contains("add -v"),
+            "{}",
+            large.text(false)
+        );
     }
 }

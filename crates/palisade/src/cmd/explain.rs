@@ -21,7 +21,7 @@ use crate::edit::input::EditInput;
 use crate::flows::{self, FlowLine, ParsedFlow};
 use crate::live::{Scope, UnreadKind, named};
 use crate::progress::Progress;
-use crate::proposals::Proposer;
+use crate::proposals::{MOST_BYTES, Proposer};
 use crate::report::explain::{Detail, DryRun, Explainer, Explanation, ports_text};
 use crate::report::flow::NamedFlow;
 use crate::source::Inputs;
@@ -77,6 +77,11 @@ pub(crate) fn run(args: &ExplainArgs, cli: &Cli) -> anyhow::Result<Outcome> {
         known: &known,
         program: &program,
         roots: &input.filename,
+        most_bytes: if full_trail || args.fix {
+            usize::MAX
+        } else {
+            MOST_BYTES
+        },
     };
     let answerer = Answerer {
         explainer: Explainer::new(&evaluator, &manifests.objects, &inputs.sources, detail)

@@ -96,6 +96,8 @@ pub struct Proposals {
     pub list: Vec<Proposal>,
     /// Why developers cannot allow the flow, and who can.
     pub must_act: Option<String>,
+    /// Whether the input was too large to look for proposals without a request.
+    pub is_omitted: bool,
 }
 
 /// The most words of a list of endpoints or ports.
@@ -112,6 +114,9 @@ impl Proposals {
         }
         if let Some(other) = for_developers.filter(|it| Some(*it) != first) {
             text += &other.text("with NetworkPolicies only:", with_reach);
+        }
+        if self.is_omitted {
+            text += "  the input is large; add -v to find changes that allow the flow\n";
         }
         if let Some(must_act) = &self.must_act {
             let _ = writeln!(text, "  {}", clean(must_act));

@@ -35,6 +35,9 @@ pub struct ExplanationView<'t> {
     /// Why no NetworkPolicy can allow the flow, and who can.
     #[serde(skip_serializing_if = "Option::is_none")]
     must_act: Option<String>,
+    /// Whether the input was too large to look for proposals without -v.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    proposals_omitted: bool,
     /// The verdicts of audited policies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     dry_run: Vec<DryRunView>,
@@ -79,6 +82,7 @@ impl<'t> From<Explanation<'t>> for ExplanationView<'t> {
             changes: changes(&proposals),
             proposals: proposals.list.into_iter().map(ProposalView::new).collect(),
             must_act: proposals.must_act,
+            proposals_omitted: proposals.is_omitted,
             dry_run: dry_run.into_iter().map(DryRunView::new).collect(),
             notes: notes.into_iter().map(NoteView::new).collect(),
             backends: Some(n_backends).filter(|it| *it > 1),
