@@ -2,6 +2,7 @@
 
 pub(crate) mod lines;
 pub(crate) mod table;
+pub(crate) mod unseen;
 
 use std::collections::BTreeMap;
 
@@ -207,7 +208,12 @@ impl<'d> DiffReport<'d> {
         blocks.filter(move |it| it.kind == kind && it.one_sided.is_some() == is_one_sided)
     }
 
-    /// Reports whether a flow is newly allowed.
+    /// Reports whether nothing differs, as far as objects have any effect on flows.
+    pub(crate) fn is_same(&self) -> bool {
+        self.difference.blocks.is_empty() && self.difference.unseen.is_empty()
+    }
+
+    /// Reports whether a flow is newly allowed between endpoints of the input.
     pub(crate) fn is_wider(&self, include_new: bool) -> bool {
         let mut blocks = self.difference.blocks.iter();
         blocks.any(|it| {

@@ -79,15 +79,17 @@ fn a_change_that_allows_more_fails_and_says_who_gains() {
     let run = Workflow::of_pull_request(&repository, &service).run(&[("path", "policies")]);
     assert_eq!(run.code, 1, "{run:?}");
     assert_eq!(run.outputs["result"], "wider");
-    assert!(
-        run.log
-            .contains("::error title=Network policy::The change newly allows a flow.")
-    );
+    assert!(run.log.contains(
+        "::error title=Network policy::The change allows a flow that was denied, or affects pods"
+    ));
     let comments = service.comments();
     assert_eq!(comments.len(), 1, "{comments:?}");
     let report = std::fs::read_to_string(&run.outputs["report"]).unwrap();
     for text in [&run.summary, &comments[0].body, &report] {
-        assert!(text.contains("4 pairs gained; 1 object changed"), "{text}");
+        assert!(
+            text.contains("4 pairs gained, 1 object undecided; 1 object changed"),
+            "{text}"
+        );
         assert!(text.contains(GAINED), "{text}");
         let why =
             r"was isolated by netpol/shop/db, now netpol/shop/db#ingress\[1\] | netpol/shop/db |";
@@ -204,7 +206,8 @@ fn the_base_is_what_the_pull_request_is_merged_into() {
     repository.git(&["merge", "--quiet", "--no-edit", "--no-ff", &head]);
     let run = workflow.run(&[("path", "policies")]);
     assert!(
-        run.summary.contains("2 pairs gained; 1 object changed"),
+        run.summary
+            .contains("2 pairs gained, 1 object undecided; 1 object changed"),
         "{}",
         run.summary
     );
@@ -213,7 +216,8 @@ fn the_base_is_what_the_pull_request_is_merged_into() {
     workflow.event["pull_request"]["base"]["sha"] = repository.git(&["rev-parse", "main"]).into();
     let run = workflow.run(&[("path", "policies")]);
     assert!(
-        run.summary.contains("4 pairs gained; 1 object changed"),
+        run.summary
+            .contains("4 pairs gained, 1 object undecided; 1 object changed"),
         "{}",
         run.summary
     );
@@ -222,7 +226,8 @@ fn the_base_is_what_the_pull_request_is_merged_into() {
     workflow.event = serde_json::json!({});
     let run = workflow.run(&[("path", "policies")]);
     assert!(
-        run.summary.contains("4 pairs gained; 1 object changed"),
+        run.summary
+            .contains("4 pairs gained, 1 object undecided; 1 object changed"),
         "{}",
         run.summary
     );

@@ -11,6 +11,8 @@
 
 #[path = "diff/forged.rs"]
 mod forged;
+#[path = "diff/unseen.rs"]
+mod unseen;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -20,7 +20,8 @@ BASE: an object of the same kind, namespace and name replaces that of BASE, othe
 The report has the flows that are newly allowed or denied, as blocks: every endpoint of the group on
 the left to every endpoint of the group on the right, on these ports, with the decider before and
 now. Blocks are below the changed object that causes them. An object that changes no flow is not
-shown; -v lists it. Pods, nodes and networks that only one side has are listed; their flows are
+shown; -v lists it. A changed policy whose pods or peers are not in the input is undecided: it is
+shown with what it selects. Pods, nodes and networks that only one side has are listed; their flows are
 shown separately. Flows to Services are flows to their backends.
 
 Examples:
@@ -29,11 +30,11 @@ Examples:
   palisade diff cluster -f new.yaml                       # what applying a file would do
   palisade diff cluster deploy/ -R                        # where the cluster differs from the files
   palisade diff old/ new/ -o md > comment.md              # for a pull request
-  palisade diff old/ new/ --fail-on-wider                 # 1 only if a flow is newly allowed
+  palisade diff old/ new/ --fail-on-wider                 # 1 if a flow is or may be newly allowed
   palisade diff old/ new/ -o json | jq '.gained[] | {from, to, ports, newRule, causedBy}'
 
-Exit codes: 0 the same, 1 different (with --fail-on-wider: a flow is newly allowed), 2 could not
-answer.")]
+Exit codes: 0 the same, 1 different (with --fail-on-wider: a flow is newly allowed, or a change
+affects what is not in the input), 2 could not answer.")]
 pub(crate) struct DiffArgs {
     /// The old and the new side, or one side with -f
     #[arg(value_name = "OLD|NEW", num_args = 1..=2, required = true)]
@@ -69,7 +70,8 @@ pub(crate) struct DiffArgs {
     #[arg(long, short, default_value = "table", value_name = "FORMAT", value_parser = format::DIFF)]
     pub(crate) output: OutputFormat,
 
-    /// Exit with 1 only if a flow is newly allowed between endpoints that both sides have
+    /// Exit with 1 only if a flow is newly allowed between endpoints that both sides have, or if a
+    /// change affects what is not in the input
     #[arg(long)]
     pub(crate) fail_on_wider: bool,
 

@@ -20,11 +20,11 @@ use crate::cluster::{
 };
 use crate::diff_report::table::{TableExtent, totals};
 use crate::diff_report::{DiffReport, lines, table};
-use crate::draw::clean;
+use crate::draw::{clean, counted};
 use crate::progress::Progress;
 use crate::report::unread::UnreadObject;
 use crate::source::Inputs;
-use crate::view::diff::{BlockLineView, DiffView};
+use crate::view::diff::{BlockLineView, DiffView, UnseenLineView};
 use crate::view::{AnswerLimits, json, write_limited};
 
 /// Compares two clusters, prints the difference, and returns whether there is one.
@@ -147,7 +147,15 @@ fn write_stderr(messages: [&[u8]; 2]) -> anyhow::Result<()> {
 
 fn outcome(args: &DiffArgs, cli: &Cli, report: &DiffReport<'_>) -> Outcome {
     if args.fail_on_wider {
-        if report.is_wider(args.include_new) {
+        let n_undecided = report.undecided_objects();
+        if n_undecided > 0 && !cli.quiet {
+            // Silence would look like success: what the input lacks may gain any flow.
+            anstream::eprintln!(
+                "palisade: {} may allow more flows of pods that are not in the input; compare with the cluster: `palisade diff cluster -f PATH`",
+                counted(n_undecided, "changed object")
+            );
+        }
+        if n_undecided > 0 || report.is_wider(args.include_new) {
             return Outcome::Findings;
         }
         if !cli.quiet && report.blocks(ChangeKind::Undecided, false).next().is_some() {
@@ -157,7 +165,7 @@ fn outcome(args: &DiffArgs, cli: &Cli, report: &DiffReport<'_>) -> Outcome {
         }
         return Outcome::Clean;
     }
-    if report.difference.blocks.is_empty() || args.exit_zero {
+    if report.is_same() || args.exit_zero {
         Outcome::Clean
     } else {
         Outcome::Findings
@@ -187,6 +195,10 @@ fn print(
                 json::write(&mut out, &BlockLineView::new(report, block))?;
                 writeln!(out)?;
             }
+            for unseen in report.unseen() {
+                json::write(&mut out, &UnseenLineView::new(report, unseen))?;
+                writeln!(out)?;
+            }
         }
         OutputFormat::Csv => lines::csv(&mut out, report)?,
         OutputFormat::Md => lines::md(&mut out, report, args.include_new)?,
@@ -211,7 +223,7 @@ fn people(
     if cli.quiet {
         return Ok(());
     }
-    if !report.difference.blocks.is_empty() {
+    if !report.is_same() {
         writeln!(out)?;
     }
     let [added, removed] = report.one_sided();

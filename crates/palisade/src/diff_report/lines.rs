@@ -6,6 +6,7 @@ use palisade_core::analysis::connect::diff::{Block, ChangeKind, OneSided};
 
 use super::DiffReport;
 use super::table::{by_culprit, group, ports, reason, totals};
+use super::unseen::{is_destination, selects};
 use crate::connectivity::lines::{csv_line, md_cell, md_head, md_line};
 use crate::connectivity::names::Names;
 use crate::draw::counted;
@@ -63,6 +64,30 @@ pub(crate) fn csv(out: &mut impl Write, report: &DiffReport<'_>) -> std::io::Res
             ],
         )?;
     }
+    for unseen in report.unseen() {
+        let set = selects(&unseen.set, usize::MAX);
+        let [from, to] = if is_destination(unseen) {
+            ["", &set]
+        } else {
+            [&set, ""]
+        };
+        let [old, new] = report.unseen_rules(unseen).map(|it| it.join(" "));
+        csv_line(
+            out,
+            &[
+                word(ChangeKind::Undecided),
+                from,
+                to,
+                "",
+                "",
+                "symbolic",
+                unseen.direction.key(),
+                &old,
+                &new,
+                &report.changed(unseen.cause).name,
+            ],
+        )?;
+    }
     Ok(())
 }
 
@@ -72,30 +97,33 @@ pub(crate) fn md(
     report: &DiffReport<'_>,
     include_new: bool,
 ) -> std::io::Result<()> {
-    let wider = report.is_wider(include_new);
-    let sign = if report.difference.blocks.is_empty() {
+    let is_alarm = report.is_wider(include_new) || !report.unseen().is_empty();
+    let sign = if report.is_same() {
         "\u{2705}"
-    } else if wider {
+    } else if is_alarm {
         "\u{26a0}\u{fe0f}"
     } else {
         "\u{2139}\u{fe0f}"
     };
     writeln!(out, "### {sign} Network policy: {}\n", totals(report))?;
     let common = report.difference.blocks.iter();
-    let groups = by_culprit(common.filter(|it| it.one_sided.is_none()));
+    let groups = by_culprit(report, common.filter(|it| it.one_sided.is_none()));
     if !groups.is_empty() {
         md_head(
             out,
             &["Changed", "Blocks gained", "Blocks lost", "Undecided"],
         )?;
-        for (cause, blocks) in &groups {
+        for (cause, (blocks, unseen)) in &groups {
             let name = cause.map(|it| report.changed(it));
             let name = name.map_or_else(
                 || "several objects".to_owned(),
                 |it| format!("{} ({})", it.name, it.change),
             );
             let count = |kind: ChangeKind| {
-                let count = blocks.iter().filter(|it| it.kind == kind).count();
+                let mut count = blocks.iter().filter(|it| it.kind == kind).count();
+                if kind == ChangeKind::Undecided {
+                    count += unseen.len();
+                }
                 if count == 0 {
                     "-".to_owned()
                 } else {
@@ -116,6 +144,7 @@ pub(crate) fn md(
         let blocks: Vec<&Block> = report.blocks(kind, false).collect();
         details(out, report, title, &blocks)?;
     }
+    absent(out, report)?;
     let one_sided = report.difference.blocks.iter();
     let one_sided: Vec<&Block> = one_sided.filter(|it| it.one_sided.is_some()).collect();
     details(out, report, "Flows of new or removed endpoints", &one_sided)?;
@@ -152,6 +181,35 @@ fn details(
     }
     if blocks.len() > MOST_BLOCKS {
         let more = blocks.len() - MOST_BLOCKS;
+        writeln!(out, "\nand {more} more; `palisade diff -o wide` shows all")?;
+    }
+    writeln!(out, "\n</details>\n")
+}
+
+/// Writes the selections that have no member in the input.
+fn absent(out: &mut impl Write, report: &DiffReport<'_>) -> std::io::Result<()> {
+    let all = report.unseen();
+    if all.is_empty() {
+        return Ok(());
+    }
+    let n_selections = counted(all.len(), "selection");
+    writeln!(
+        out,
+        "<details><summary>Not compared, because the input lacks it: {n_selections}</summary>\n"
+    )?;
+    md_head(out, &["Selected", "Why", "Because of"])?;
+    for unseen in all.iter().take(MOST_BLOCKS) {
+        md_line(
+            out,
+            &[
+                &report.unseen_sentence(unseen, MOST_WORDS),
+                &report.unseen_reason(unseen, MOST_WORDS),
+                &report.changed(unseen.cause).name,
+            ],
+        )?;
+    }
+    if all.len() > MOST_BLOCKS {
+        let more = all.len() - MOST_BLOCKS;
         writeln!(out, "\nand {more} more; `palisade diff -o wide` shows all")?;
     }
     writeln!(out, "\n</details>\n")

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
-use palisade_core::analysis::connect::diff::{Block, ChangeKind, ChangedObject, OneSided};
+use palisade_core::analysis::connect::diff::{Block, ChangeKind, ChangedObject, OneSided, Unseen};
 use palisade_core::answer::PortSet;
 
 use super::DiffReport;
@@ -106,14 +106,22 @@ pub(crate) fn ports(ports: &PortSet, most: usize) -> String {
     crate::connectivity::ports::few(ports, most)
 }
 
-/// Groups blocks by the changed object that they come from, in order.
+/// The blocks and the selections of one changed object.
+type OfCulprit<'b> = (Vec<&'b Block>, Vec<&'b Unseen<'b>>);
+
+/// Groups blocks, and what could not be compared, by the changed object that they come from, in
+/// order.
 pub(crate) fn by_culprit<'b>(
+    report: &DiffReport<'b>,
     blocks: impl Iterator<Item = &'b Block>,
-) -> BTreeMap<Option<ChangedObject>, Vec<&'b Block>> {
-    let mut groups: BTreeMap<Option<ChangedObject>, Vec<&Block>> = BTreeMap::new();
+) -> BTreeMap<Option<ChangedObject>, OfCulprit<'b>> {
+    let mut groups: BTreeMap<Option<ChangedObject>, OfCulprit<'b>> = BTreeMap::new();
     for block in blocks {
         let cause = block.causes.first().copied();
-        groups.entry(cause).or_default().push(block);
+        groups.entry(cause).or_default().0.push(block);
+    }
+    for unseen in report.unseen() {
+        groups.entry(Some(unseen.cause)).or_default().1.push(unseen);
     }
     groups
 }
@@ -160,11 +168,12 @@ pub(crate) fn print(
 ) -> std::io::Result<()> {
     let names = Names::new(&report.ends);
     let all = report.difference.blocks.iter();
-    let common = by_culprit(all.clone().filter(|it| it.one_sided.is_none()));
+    let common = by_culprit(report, all.clone().filter(|it| it.one_sided.is_none()));
     let mut is_first = true;
-    for (cause, blocks) in &common {
+    for (cause, (blocks, unseen)) in &common {
         head(out, report, *cause, &mut is_first)?;
         list(out, report, &names, blocks, extent)?;
+        absent(out, report, unseen, extent)?;
     }
     for (which, words) in [
         (OneSided::New, "flows of new endpoints"),
@@ -240,6 +249,27 @@ fn list(
     Ok(())
 }
 
+/// Prints what could not be compared, because the input does not have it.
+fn absent(
+    out: &mut impl Write,
+    report: &DiffReport<'_>,
+    all: &[&Unseen<'_>],
+    extent: TableExtent,
+) -> std::io::Result<()> {
+    let (sign, style) = sign(ChangeKind::Undecided);
+    for unseen in all.iter().take(extent.blocks) {
+        let sentence = clean(&report.unseen_sentence(unseen, extent.words));
+        writeln!(out, "  {} {sentence}", painted(style, sign))?;
+        let reason = report.unseen_reason(unseen, extent.words);
+        writeln!(out, "      {}", painted(DIM, &clean(&reason)))?;
+    }
+    if all.len() > extent.blocks {
+        let more = all.len() - extent.blocks;
+        writeln!(out, "    and {more} more selections; -o wide shows all")?;
+    }
+    Ok(())
+}
+
 /// Formats the totals: `12 pairs gained, 3 pairs lost; 2 objects changed`.
 pub(crate) fn totals(report: &DiffReport<'_>) -> String {
     let totals = report.difference.totals;
@@ -257,6 +287,10 @@ pub(crate) fn totals(report: &DiffReport<'_>) -> String {
     }
     if totals.undecided > 0 {
         words.push(format!("{} undecided", counted(totals.undecided, "pair")));
+    }
+    let n_undecided = report.undecided_objects();
+    if n_undecided > 0 {
+        words.push(format!("{} undecided", counted(n_undecided, "object")));
     }
     let one_sided = report.difference.one_sided_totals;
     let n_one_sided = one_sided.gained + one_sided.lost + one_sided.undecided;

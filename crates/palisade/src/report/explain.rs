@@ -14,6 +14,7 @@ use super::proposal::Proposals;
 use super::unread::UnreadAtFlow;
 
 pub use self::builder::{Detail, Explainer};
+pub(crate) use self::miss::requirement;
 pub use self::text::ports_text;
 
 /// The explanation of a flow, or of several that a query stands for.

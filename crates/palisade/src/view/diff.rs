@@ -1,10 +1,13 @@
 //! The documents of `diff`.
 
-use palisade_core::analysis::connect::diff::{Block, ChangeKind, OneSided, Totals};
+use palisade_core::analysis::connect::diff::{
+    Block, ChangeKind, OneSided, SelectedRole, Totals, Unseen,
+};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use super::{API_VERSION, direction_name};
+use crate::diff_report::unseen::selects;
 use crate::diff_report::{Decided, DiffReport};
 
 /// The difference between two clusters.
@@ -110,6 +113,11 @@ impl Serialize for BlocksView<'_> {
                 about: AboutView::new(self.0, block),
             })?;
         }
+        if self.1 == ChangeKind::Undecided {
+            for unseen in self.0.unseen() {
+                list.serialize_element(&UnseenView::new(self.0, unseen))?;
+            }
+        }
         list.end()
     }
 }
@@ -143,6 +151,58 @@ impl<'a> BlockLineView<'a> {
             from: report.names(block.from),
             to: report.names(block.to),
             about: AboutView::new(report, block),
+        }
+    }
+}
+
+/// A selection that has no member in the input: a block without endpoints.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UnseenView {
+    symbolic: bool,
+    direction: &'static str,
+    selects: String,
+    selected_as: &'static str,
+    policy: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    old_rules: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    new_rules: Vec<String>,
+    caused_by: String,
+}
+
+impl UnseenView {
+    fn new(report: &DiffReport<'_>, unseen: &Unseen<'_>) -> UnseenView {
+        let [old_rules, new_rules] = report.unseen_rules(unseen);
+        UnseenView {
+            symbolic: true,
+            direction: direction_name(unseen.direction),
+            selects: selects(&unseen.set, usize::MAX),
+            selected_as: match unseen.role {
+                SelectedRole::Subject => "Subject",
+                SelectedRole::Peer => "Peer",
+            },
+            policy: report.unseen_policy(unseen),
+            old_rules,
+            new_rules,
+            caused_by: report.changed(unseen.cause).name,
+        }
+    }
+}
+
+/// The same on a line of its own.
+#[derive(Debug, Serialize)]
+pub(crate) struct UnseenLineView {
+    change: &'static str,
+    #[serde(flatten)]
+    unseen: UnseenView,
+}
+
+impl UnseenLineView {
+    pub(crate) fn new(report: &DiffReport<'_>, unseen: &Unseen<'_>) -> UnseenLineView {
+        UnseenLineView {
+            change: "undecided",
+            unseen: UnseenView::new(report, unseen),
         }
     }
 }

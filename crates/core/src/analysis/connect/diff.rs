@@ -16,6 +16,7 @@ mod keys;
 mod locals;
 mod scope;
 mod states;
+mod unseen;
 mod why;
 
 use self::assemble::BlockAssembler;
@@ -44,6 +45,7 @@ pub use self::changes::{Change, Changes, PolicyChange};
 pub use self::compare::OneSided;
 pub use self::groups::Groups;
 pub use self::states::ChangeKind;
+pub use self::unseen::{NamespaceTerm, SelectedRole, SelectedSet, Unseen};
 pub use self::why::DecisionChange;
 
 /// One side of a comparison.
@@ -121,6 +123,8 @@ pub struct Difference<'c> {
     pub groups: Groups,
     /// The blocks, by kind, changed object, destination and source.
     pub blocks: Vec<Block>,
+    /// What changes affect and the input does not have: flows that could not be compared.
+    pub unseen: Vec<Unseen<'c>>,
     /// Pairs of endpoints that both clusters have.
     pub totals: Totals,
     /// Pairs with an endpoint that only one cluster has.
@@ -185,7 +189,12 @@ pub fn diff<'c>(
     };
     all.run([&from_all, &to_affected], &mut assembler)?;
     all.run([&from_affected, &to_others], &mut assembler)?;
-    Ok(assembler.finish([old, new], changes, members(sides, &endpoints)))
+    let unseen = unseen::unseen([old, new], &changes);
+    let difference = assembler.finish([old, new], changes, members(sides, &endpoints));
+    Ok(Difference {
+        unseen,
+        ..difference
+    })
 }
 
 fn members(sides: [&ClusterSide<'_>; 2], endpoints: &[ComparedEndpoint]) -> Vec<Endpoint> {

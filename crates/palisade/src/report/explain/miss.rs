@@ -66,7 +66,7 @@ pub(super) fn sentence(
 }
 
 /// Formats a requirement: `app=api`, `app in (a, b)`, `app exists`.
-fn requirement(requirement: &Requirement<&str>) -> String {
+pub(crate) fn requirement(requirement: &Requirement<&str>) -> String {
     let Requirement {
         key,
         operator,

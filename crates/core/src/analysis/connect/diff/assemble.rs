@@ -393,6 +393,7 @@ impl BlockAssembler {
             endpoints,
             groups,
             blocks,
+            unseen: Vec::new(),
             totals: self.totals,
             one_sided_totals: self.one_sided,
         }

@@ -251,7 +251,7 @@ fn pods<'c>(old: &'c Cluster<'c>, new: &'c Cluster<'c>) -> Vec<Change<PodId>> {
 }
 
 /// Returns whether containers declare the same ports, in any order.
-fn same_ports(old: &[ContainerPort<'_>], new: &[ContainerPort<'_>]) -> bool {
+pub(super) fn same_ports(old: &[ContainerPort<'_>], new: &[ContainerPort<'_>]) -> bool {
     let sorted = |ports: &[ContainerPort<'_>]| -> BTreeSet<_> {
         let ports = ports.iter();
         ports
