@@ -3,6 +3,7 @@
 
 pub mod campaign;
 mod change;
+pub mod unseen;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use palisade_campaigns::advice::campaign::{AdviceArgs, advice};
 use palisade_campaigns::agree::campaign::{AgreeArgs, agree};
 use palisade_campaigns::cells::campaign::{CellsArgs, cells};
-use palisade_campaigns::differ::campaign::{DifferArgs, differ};
+use palisade_campaigns::differ::campaign::{DifferArgs, differ, without_pods};
 use palisade_campaigns::faults::campaign::{FaultsArgs, faults};
 use palisade_campaigns::faults::kill::{VictimArgs, victim};
 use palisade_campaigns::kernel_facts::{FactsArgs, facts};
@@ -88,6 +88,13 @@ fn run() -> Result<()> {
             let report = cells(&args);
             if !report.compared.differences.is_empty() {
                 anyhow::bail!("connectivity and single answers differ\n{report}");
+            }
+            report.to_string()
+        }
+        Command::Differ(args) if args.without_pods => {
+            let report = without_pods(&args);
+            if !report.unseen.mistakes.is_empty() {
+                anyhow::bail!("a gained flow is not reported\n{report}");
             }
             report.to_string()
         }

@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+use palisade_campaigns::differ::unseen::{self, Unseen};
 use palisade_campaigns::differ::{Compared, compare};
 
 /// Random changes of this test; `palisade-campaigns differ` runs more.
@@ -40,4 +41,30 @@ fn a_difference_equals_single_answers_about_both_clusters() {
     println!("{flows} flows before and after a change agree");
     assert!(flows >= 300_000, "{flows}");
     assert!(left.different + right.different >= 50_000);
+}
+
+/// Pairs without pods of this test; `palisade-campaigns differ --without-pods` runs more.
+const PAIRS: u64 = 300;
+
+#[test]
+fn what_pods_that_could_exist_gain_is_never_as_before() {
+    let run = |seeds: std::ops::Range<u64>| {
+        let mut all = Unseen::default();
+        for seed in seeds {
+            all.add(unseen::compare(seed));
+        }
+        all
+    };
+    let all = std::thread::scope(|scope| {
+        let left = scope.spawn(|| run(0..PAIRS / 2));
+        let mut right = run(PAIRS / 2..PAIRS);
+        right.add(left.join().unwrap());
+        right
+    });
+    assert!(all.mistakes.is_empty(), "{}", all.mistakes.join("\n"));
+    println!("{all:?}");
+    assert_eq!(all.pairs, PAIRS);
+    // A comparison in which nothing is gained, or nothing is as before, would show little.
+    assert!(all.gaining >= PAIRS / 6, "{all:?}");
+    assert!(all.same >= PAIRS / 12, "{all:?}");
 }

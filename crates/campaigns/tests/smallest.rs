@@ -43,6 +43,11 @@ static ALL: &[Smallest] = &[
         ],
     },
     Smallest {
+        words: "differ --without-pods --pairs 20",
+        needs: NOTHING,
+        prints: &["# pairs without pods", "# reported as before", " 0 wrong"],
+    },
+    Smallest {
         words: "lint --seeds 5",
         needs: NOTHING,
         prints: &["# findings checked, 0 wrong, 0 missed"],

@@ -33,7 +33,7 @@ pub(super) fn changed(seed: u64, objects: &[Value]) -> Vec<Value> {
 }
 
 /// The identity of an object.
-fn identity(object: &Value) -> [Option<&str>; 4] {
+pub(super) fn identity(object: &Value) -> [Option<&str>; 4] {
     let at = |path: &str| object.pointer(path).and_then(Value::as_str);
     [
         at("/apiVersion"),
