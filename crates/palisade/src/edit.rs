@@ -7,7 +7,10 @@ pub(crate) mod remove;
 pub(crate) mod unified;
 pub(crate) mod write;
 
+use std::io::Write as _;
 use std::ops::Range;
+
+use crate::draw::clean;
 
 /// A range of a text, and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,4 +30,18 @@ pub(crate) fn edited(text: &str, edits: &[TextEdit]) -> String {
     }
     edited += text.get(at..).unwrap_or_default();
     edited
+}
+
+/// Prints a diff. A program gets its exact bytes; a terminal gets no control characters.
+pub(crate) fn print_diff(diff: &str) -> anyhow::Result<()> {
+    let mut out = anstream::stdout();
+    if out.is_terminal() {
+        for line in diff.lines() {
+            writeln!(out, "{}", clean(line))?;
+        }
+    } else {
+        write!(out, "{diff}")?;
+    }
+    out.flush()?;
+    Ok(())
 }

@@ -4,7 +4,6 @@ mod fix;
 mod print;
 mod suppress;
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -25,6 +24,7 @@ use crate::args::live::require_namespaces;
 use crate::cluster::report_other_policies;
 use crate::draw::clean;
 use crate::edit::input::EditInput;
+use crate::edit::print_diff;
 use crate::findings::{FindingLocator, LintCode, LocatedFinding, ids};
 use crate::live::{RelevantKinds, Scope, UnreadKind};
 use crate::progress::Progress;
@@ -66,17 +66,7 @@ pub(crate) fn run(args: &LintArgs, cli: &Cli) -> anyhow::Result<Outcome> {
             anstream::eprintln!("palisade: {}", clean(&line));
         }
         if args.dry_run {
-            let diff = fix::show(&report.plan, &inputs.sources);
-            // A program gets the exact bytes of the diff; a terminal gets no control characters.
-            let mut out = anstream::stdout();
-            if out.is_terminal() {
-                for line in diff.lines() {
-                    writeln!(out, "{}", clean(line))?;
-                }
-            } else {
-                write!(out, "{diff}")?;
-            }
-            out.flush()?;
+            print_diff(&fix::show(&report.plan, &inputs.sources))?;
             return Ok(Outcome::Clean);
         }
         fix::write(&report.plan, &mut inputs.sources)?;

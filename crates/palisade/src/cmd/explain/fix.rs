@@ -1,15 +1,14 @@
 //! `explain --fix`: writes the first proposal.
 
-use std::io::Write as _;
-
 use anyhow::bail;
 
 use super::Answerer;
 use crate::Outcome;
 use crate::args::Cli;
 use crate::draw::clean;
+use crate::edit::print_diff;
 use crate::flows::{FlowLine, ParsedFlow};
-use crate::proposals::{Proposer, Proven};
+use crate::proposals::Proposer;
 use crate::report::explain::Explanation;
 use palisade_core::answer::FlowVerdict;
 use palisade_core::query::PortQuery;
@@ -46,7 +45,7 @@ pub(super) fn run(
         bail!("no change of a policy that allows the flow was found");
     };
     if dry_run {
-        show(first)?;
+        print_diff(&first.diff())?;
         return Ok(Outcome::Clean);
     }
     let written = first.write(proposer.known)?;
@@ -57,20 +56,4 @@ pub(super) fn run(
         );
     }
     Ok(Outcome::Clean)
-}
-
-/// Prints the difference.
-fn show(proposal: &Proven) -> anyhow::Result<()> {
-    // A program gets the exact bytes of the diff; a terminal gets no control characters.
-    let mut out = anstream::stdout();
-    let diff = proposal.diff();
-    if out.is_terminal() {
-        for line in diff.lines() {
-            writeln!(out, "{}", clean(line))?;
-        }
-    } else {
-        write!(out, "{diff}")?;
-    }
-    out.flush()?;
-    Ok(())
 }
